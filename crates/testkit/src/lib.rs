@@ -1,0 +1,1 @@
+//! Weir's testkit crate.
