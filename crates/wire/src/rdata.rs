@@ -1,0 +1,1 @@
+//! RDATA by descriptor: what fields a type has, where names stand in them.
