@@ -1,0 +1,241 @@
+//! All sockets of one worker, and how it waits for them.
+//!
+//! A worker with one socket sleeps in `recvmmsg` itself: two system calls a batch, one in and one out. A worker with
+//! several sockets sleeps in `epoll_wait`, but takes a batch without asking first when the last one suggests that more
+//! is there, so that a busy worker makes no more calls than one with a single socket.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::{c_int, epoll_event};
+
+use crate::batch::Batch;
+use crate::event::EventFd;
+use crate::sys;
+use crate::udp::{SendReport, UdpEngine, Wait};
+
+/// Batches taken from one socket after the other before all are looked at again: at 64 queries a batch and some 5 us a
+/// query this is about 2.5 ms, the longest that a busy socket keeps the others waiting.
+const BATCHES_BETWEEN_POLLS: u32 = 8;
+
+/// The longest pause, in chances, after guesses that proved wrong; see [`Guess`].
+const LONGEST_PAUSE: u32 = 16;
+
+/// The mark of the wake event among the epoll events; sockets have their index.
+const WAKE: u64 = u64::MAX;
+
+/// The UDP sockets of one worker.
+#[derive(Debug)]
+pub struct Ingress {
+    engines: Vec<UdpEngine>,
+    /// None with a single socket.
+    poll: Option<Poll>,
+    /// The engine of the batch that was received last; its answers go out there.
+    current: usize,
+}
+
+impl Ingress {
+    /// Takes over `engines`. [`Ingress::receive`] returns after `interval` without a query, so that the worker can look
+    /// after its counters, and when `wake` is notified; `wake` stays notified until its owner clears it.
+    ///
+    /// With a single socket `wake` is not watched: the worker then returns within `interval`, which is the price of
+    /// saving a system call a batch. Choose it to suit a shutdown: 100 ms is ten calls a second on an idle worker.
+    pub fn new(engines: Vec<UdpEngine>, wake: &EventFd, interval: Duration) -> io::Result<Self> {
+        let poll = match engines.as_slice() {
+            [] => return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker without a socket")),
+            [engine] => {
+                // Zero would mean "for ever".
+                engine.set_receive_timeout(Some(interval.max(Duration::from_millis(1))))?;
+                None
+            }
+            several => Some(Poll::new(several, wake, interval)?),
+        };
+        Ok(Self { engines, poll, current: 0 })
+    }
+
+    /// The sockets, in the order in which they were given.
+    pub fn engines(&self) -> &[UdpEngine] {
+        &self.engines
+    }
+
+    /// The index of the socket that the last batch came from.
+    pub fn current(&self) -> usize {
+        self.current
+    }
+
+    /// Waits for queries, fills `batch` from one of the sockets and yields how many there are.
+    ///
+    /// 0 means that the interval is over or that somebody woke the worker: look at the flags, then call again. Under load
+    /// 0 may not come for a long time, so look at the flags every so many batches too.
+    ///
+    /// # Errors
+    /// A socket or the poll that is of no use any more; the worker has to stop.
+    pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let Some(poll) = &mut self.poll else {
+            return self.engines[0].receive(batch, Wait::ForOne);
+        };
+        let mut waited = false;
+        loop {
+            match poll.candidate() {
+                Some(candidate) => {
+                    let engine = candidate.engine();
+                    let count = self.engines[engine].receive(batch, Wait::No)?;
+                    poll.learn(candidate, count, batch.capacity());
+                    if count > 0 {
+                        self.current = engine;
+                        return Ok(count);
+                    }
+                }
+                None if waited => return Ok(0),
+                None => {
+                    poll.wait()?;
+                    waited = true;
+                }
+            }
+        }
+    }
+
+    /// Sends the answers of `batch` by the socket that its queries came from.
+    ///
+    /// # Errors
+    /// As for [`UdpEngine::send`].
+    pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
+        self.engines[self.current].send(batch)
+    }
+}
+
+/// A socket that may have queries, and why.
+#[derive(Debug, Clone, Copy)]
+enum Candidate {
+    /// Its last batch was full.
+    More(usize),
+    /// The kernel said so.
+    Ready(usize),
+    /// It was the last to have any; see [`Poll::guess`].
+    Guess(usize),
+}
+
+impl Candidate {
+    fn engine(self) -> usize {
+        let (Self::More(engine) | Self::Ready(engine) | Self::Guess(engine)) = self;
+        engine
+    }
+}
+
+/// Which socket to ask next, without a system call as long as possible.
+#[derive(Debug)]
+struct Poll {
+    epoll: OwnedFd,
+    interval_ms: c_int,
+    /// What the last `wait` reported; those before `next_event` have been asked.
+    events: Vec<epoll_event>,
+    next_event: usize,
+    n_events: usize,
+    /// The socket of the last batch, if there was one since the last `wait` and no guess has failed since.
+    last: Option<usize>,
+    last_was_full: bool,
+    batches_since_wait: u32,
+    /// Chances for a guess that are let go: after a wrong one, twice as many as the time before.
+    pause: u32,
+    pause_left: u32,
+}
+
+impl Poll {
+    fn new(engines: &[UdpEngine], wake: &EventFd, interval: Duration) -> io::Result<Self> {
+        // SAFETY: no pointer is passed.
+        let fd = sys::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor was opened just now and nobody else knows it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        for (mark, engine) in (0_u64..).zip(engines) {
+            watch(&epoll, engine, mark)?;
+        }
+        watch(&epoll, wake, WAKE)?;
+        Ok(Self {
+            epoll,
+            interval_ms: c_int::try_from(interval.as_millis()).unwrap_or(c_int::MAX),
+            events: vec![epoll_event { events: 0, u64: 0 }; engines.len() + 1],
+            next_event: 0,
+            n_events: 0,
+            last: None,
+            last_was_full: false,
+            batches_since_wait: 0,
+            pause: 0,
+            pause_left: 0,
+        })
+    }
+
+    /// The socket to ask now; `None` when it is time to wait.
+    fn candidate(&mut self) -> Option<Candidate> {
+        if let Some(engine) = self.last.filter(|_| self.last_was_full && self.may_go_on()) {
+            return Some(Candidate::More(engine));
+        }
+        while self.next_event < self.n_events {
+            let mark = self.events[self.next_event].u64;
+            self.next_event += 1;
+            if mark != WAKE {
+                return usize::try_from(mark).ok().map(Candidate::Ready);
+            }
+        }
+        self.guess()
+    }
+
+    /// The socket of the last batch, when asking it blindly has a fair chance.
+    ///
+    /// While a batch is answered, new queries arrive on a busy socket: asking it at once saves the wait. On an idle one
+    /// the question is a call for nothing, so that wrong guesses are followed by pauses that double.
+    fn guess(&mut self) -> Option<Candidate> {
+        let engine = self.last.filter(|_| self.may_go_on())?;
+        if self.pause_left > 0 {
+            self.pause_left -= 1;
+            return None;
+        }
+        Some(Candidate::Guess(engine))
+    }
+
+    /// Whether the other sockets have not been kept waiting for too long.
+    fn may_go_on(&self) -> bool {
+        self.batches_since_wait < BATCHES_BETWEEN_POLLS
+    }
+
+    /// Takes note of what came of `candidate`.
+    fn learn(&mut self, candidate: Candidate, count: usize, capacity: usize) {
+        if count > 0 {
+            self.last = Some(candidate.engine());
+            self.last_was_full = count == capacity;
+            self.batches_since_wait += 1;
+        } else {
+            self.last = None;
+        }
+        if let Candidate::Guess(_) = candidate {
+            self.pause = if count > 0 { 0 } else { (self.pause * 2).clamp(1, LONGEST_PAUSE) };
+            self.pause_left = self.pause;
+        }
+    }
+
+    /// Sleeps until a socket has queries, somebody wakes the worker, or the interval is over. A signal ends it too.
+    fn wait(&mut self) -> io::Result<()> {
+        (self.last, self.batches_since_wait) = (None, 0);
+        (self.next_event, self.n_events) = (0, 0);
+        let length = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the kernel writes at most `length` events into the vector, which has that many; any bit pattern is a
+        // valid epoll_event.
+        let result = unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), length, self.interval_ms)
+        };
+        match sys::check(result) {
+            Ok(n_events) => self.n_events = usize::try_from(n_events).unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn watch(epoll: &OwnedFd, source: &impl AsFd, mark: u64) -> io::Result<()> {
+    let mut event = epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: mark };
+    let fd = source.as_fd().as_raw_fd();
+    // SAFETY: both descriptors are open while they are borrowed; the event outlives the call.
+    let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+    sys::check(result).map(drop)
+}

@@ -1,0 +1,65 @@
+//! Thin wrappers of calls that neither std nor socket2 offers.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_void, socklen_t};
+
+/// Turns the C convention (-1 and `errno`) into a result.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The size of `T` as the kernel wants it.
+pub(crate) const fn socklen_of<T>() -> socklen_t {
+    assert!(size_of::<T>() < 4096);
+    #[expect(clippy::cast_possible_truncation, reason = "asserted above to be small")]
+    {
+        size_of::<T>() as socklen_t
+    }
+}
+
+/// Sets an option whose value is one `int`.
+pub(crate) fn set_int(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    set_option(fd, level, name, &value)
+}
+
+/// Sets an option whose value is a C structure or an integer. `T` must be laid out as the option wants it.
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads size_of::<T>() octets from a
+    // reference that is valid for the call.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast::<c_void>(), socklen_of::<T>())
+    };
+    check(result).map(drop)
+}
+
+/// Reads an option that is an array of 32-bit words, and how many words the kernel filled.
+pub(crate) fn option_words<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<([u32; N], usize)> {
+    let mut words = [0_u32; N];
+    let mut length = socklen_of::<[u32; N]>();
+    // SAFETY: the kernel writes at most `length` octets into `words`, which has that many, and any bit pattern is a
+    // valid u32; both pointers are to locals that outlive the call.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, words.as_mut_ptr().cast::<c_void>(), &raw mut length)
+    };
+    check(result)?;
+    Ok((words, length as usize / size_of::<u32>()))
+}
+
+/// Waits until `fd` can take more output, at most `limit`. Whatever the outcome, the caller tries again.
+pub(crate) fn wait_writable(fd: BorrowedFd<'_>, limit: std::time::Duration) {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let limit_ms = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: one pollfd is given and one is announced; it outlives the call.
+    unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
+}

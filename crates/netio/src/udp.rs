@@ -1,0 +1,332 @@
+//! One UDP socket of one worker: fills a batch, sends a batch.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use libc::{c_int, c_uint};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::batch::Batch;
+use crate::drops::SocketMonitor;
+use crate::error::{Degraded, NetError, Transport};
+use crate::sys;
+
+/// The longest that sending one batch waits for room in the send buffer.
+///
+/// A millisecond is what a gigabit link needs for a megabyte of answers over eight: enough for the queue to move, and
+/// short beside the receive buffer, which takes tens of milliseconds to fill.
+pub const SEND_WAIT: Duration = Duration::from_millis(1);
+
+/// What a UDP socket asks of the kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct UdpSocketConfig {
+    /// Octets of the receive buffer to ask for; the kernel doubles the number for its own bookkeeping (socket(7)).
+    pub receive_buffer_octets: usize,
+    /// Octets of the send buffer to ask for.
+    pub send_buffer_octets: usize,
+}
+
+impl Default for UdpSocketConfig {
+    /// 4 MiB in: at about 830 octets a datagram in the kernel's count this holds some 10,000 queries, a tenth of a
+    /// second of one worker's work. 1 MiB out: a batch of 64 answers of 4096 octets several times over.
+    fn default() -> Self {
+        Self { receive_buffer_octets: 4 << 20, send_buffer_octets: 1 << 20 }
+    }
+}
+
+/// What became of the answers of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SendReport {
+    /// Handed to the kernel.
+    pub sent: usize,
+    /// Thrown away because the kernel had no room (`EAGAIN`, `ENOBUFS`, `ENOMEM`).
+    pub dropped: usize,
+    /// Refused for this destination (`EPERM` from a firewall, `EINVAL`, `ENETUNREACH`, `EMSGSIZE` ...), or longer than
+    /// the answer buffer.
+    pub failed: usize,
+}
+
+/// Whether [`UdpEngine::receive`] may sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Return at once, with nothing when the queue is empty.
+    No,
+    /// Sleep until a datagram comes, for as long as [`UdpEngine::set_receive_timeout`] says.
+    ForOne,
+}
+
+/// A UDP socket bound to one address.
+#[derive(Debug)]
+pub struct UdpEngine {
+    socket: Socket,
+    address: SocketAddr,
+    /// Whether queries come with the address that they were sent to, and answers need it: true on a wildcard address.
+    wildcard: bool,
+    degraded: Vec<Degraded>,
+    receive_buffer_octets: usize,
+}
+
+impl UdpEngine {
+    /// Opens a socket of its own on `address`; port 0 lets the kernel choose.
+    ///
+    /// Fails when the address is taken: [`crate::reuseport::open`] makes groups.
+    pub fn bind(address: SocketAddr, config: &UdpSocketConfig) -> Result<Self, NetError> {
+        Self::bind_in(address, config, false)
+    }
+
+    /// Opens a socket, as a member of a reuseport group or not.
+    pub(crate) fn bind_in(
+        address: SocketAddr,
+        config: &UdpSocketConfig,
+        reuse_port: bool,
+    ) -> Result<Self, NetError> {
+        let opening = |call| NetError::opening(call, address, Transport::Udp);
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))
+            .map_err(opening("socket"))?;
+        let wildcard = address.ip().is_unspecified();
+        require_options(&socket, address, wildcard)?;
+        if reuse_port {
+            socket.set_reuse_port(true).map_err(NetError::call("setsockopt SO_REUSEPORT", address))?;
+        }
+        let mut degraded = Vec::new();
+        set_buffers(&socket, config, &mut degraded);
+        omit_path_mtu(&socket, address, &mut degraded);
+        socket.bind(&address.into()).map_err(opening("bind"))?;
+        let bound = local_address(&socket, address)?;
+        let receive_buffer_octets = socket.recv_buffer_size().unwrap_or(0);
+        Ok(Self { socket, address: bound, wildcard, degraded, receive_buffer_octets })
+    }
+
+    /// Lets later sockets join this one on its port; see [`crate::reuseport`] for why it comes after the bind.
+    pub(crate) fn share_port(&self) -> Result<(), NetError> {
+        self.socket.set_reuse_port(true).map_err(NetError::call("setsockopt SO_REUSEPORT", self.address))
+    }
+
+    /// The address that the socket is bound to, with the port that the kernel chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The options that the kernel refused, or gave less of.
+    pub fn degraded(&self) -> &[Degraded] {
+        &self.degraded
+    }
+
+    /// Takes the list of [`UdpEngine::degraded`] out, for a group to report once.
+    pub(crate) fn take_degraded(&mut self) -> Vec<Degraded> {
+        std::mem::take(&mut self.degraded)
+    }
+
+    /// The receive buffer that the kernel gave, in its own count (twice what was asked for when all went well).
+    pub fn receive_buffer_octets(&self) -> usize {
+        self.receive_buffer_octets
+    }
+
+    /// A second handle to the same socket and queue: several workers on one socket, for comparison.
+    pub fn try_clone(&self) -> Result<Self, NetError> {
+        let socket = self.socket.try_clone().map_err(NetError::call("dup", self.address))?;
+        Ok(Self { socket, degraded: Vec::new(), ..*self })
+    }
+
+    /// A handle that reads drops and queue fill of this socket from another thread.
+    pub fn monitor(&self) -> io::Result<SocketMonitor> {
+        SocketMonitor::new(self.as_fd())
+    }
+
+    /// Sets how long [`Wait::ForOne`] sleeps (`SO_RCVTIMEO`); `None` is for ever.
+    pub fn set_receive_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_read_timeout(timeout)
+    }
+
+    /// Fills `batch` with what has arrived and yields how many queries it holds; 0 when nothing came in time.
+    ///
+    /// One `recvmmsg`: it takes what is queued and waits for no second datagram. A signal counts as "nothing came".
+    ///
+    /// # Errors
+    /// What means that the socket is of no use any more (`EBADF`, `ENOTSOCK` ...). Errors that belong to one datagram or
+    /// one peer, and a shortage of memory, are swallowed: the call yields 0.
+    pub fn receive(&mut self, batch: &mut Batch, wait: Wait) -> io::Result<usize> {
+        let flags = match wait {
+            Wait::No => libc::MSG_DONTWAIT,
+            Wait::ForOne => libc::MSG_WAITFORONE,
+        };
+        match receive_messages(self.socket.as_fd(), batch, flags, self.wildcard) {
+            Ok(count) => Ok(count),
+            Err(error) if is_fatal(&error) => Err(error),
+            Err(_) => Ok(0),
+        }
+    }
+
+    /// Sends the answers of `batch`, each to its query's peer, from the address that the query was sent to.
+    ///
+    /// Waits for room in the send buffer at most [`SEND_WAIT`] in all, then drops what is left.
+    ///
+    /// # Errors
+    /// As for [`UdpEngine::receive`]; an answer that the kernel refuses is counted and the others are sent.
+    pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
+        let (n_answers, n_overlong) = batch.gather();
+        let mut report = SendReport { failed: n_overlong, ..SendReport::default() };
+        let mut next = 0;
+        let mut waited = false;
+        while next < n_answers {
+            match send_messages(self.socket.as_fd(), batch, next..n_answers) {
+                Ok(n_sent) => {
+                    next += n_sent;
+                    report.sent += n_sent;
+                }
+                Err(error) => match fault_of(&error) {
+                    SendFault::Interrupted => {}
+                    SendFault::QueueFull if !waited => {
+                        waited = true;
+                        sys::wait_writable(self.socket.as_fd(), SEND_WAIT);
+                    }
+                    SendFault::QueueFull => {
+                        report.dropped += n_answers - next;
+                        next = n_answers;
+                    }
+                    SendFault::Shortage => {
+                        report.dropped += 1;
+                        next += 1;
+                    }
+                    SendFault::Destination => {
+                        report.failed += 1;
+                        next += 1;
+                    }
+                    SendFault::Fatal => return Err(error),
+                },
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl AsFd for UdpEngine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sets what a socket cannot do without: IPv6 alone on IPv6 sockets, and the local address on wildcard ones.
+fn require_options(socket: &Socket, address: SocketAddr, wildcard: bool) -> Result<(), NetError> {
+    if address.is_ipv6() {
+        socket.set_only_v6(true).map_err(NetError::call("setsockopt IPV6_V6ONLY", address))?;
+    }
+    if !wildcard {
+        return Ok(());
+    }
+    let (call, level, name) = if address.is_ipv6() {
+        ("setsockopt IPV6_RECVPKTINFO", libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+    } else {
+        ("setsockopt IP_PKTINFO", libc::IPPROTO_IP, libc::IP_PKTINFO)
+    };
+    sys::set_int(socket.as_fd(), level, name, 1).map_err(NetError::call(call, address))
+}
+
+/// Asks for the buffers, first beyond the system's limit (`CAP_NET_ADMIN`), then within it.
+fn set_buffers(socket: &Socket, config: &UdpSocketConfig, degraded: &mut Vec<Degraded>) {
+    let wanted = [
+        (
+            "SO_RCVBUF",
+            libc::SO_RCVBUFFORCE,
+            libc::SO_RCVBUF,
+            config.receive_buffer_octets,
+            "net.core.rmem_max",
+        ),
+        ("SO_SNDBUF", libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer_octets, "net.core.wmem_max"),
+    ];
+    for (option, beyond, within, n_octets, limit) in wanted {
+        let value = c_int::try_from(n_octets).unwrap_or(c_int::MAX);
+        if sys::set_int(socket.as_fd(), libc::SOL_SOCKET, beyond, value).is_ok() {
+            continue;
+        }
+        if let Err(error) = sys::set_int(socket.as_fd(), libc::SOL_SOCKET, within, value) {
+            degraded.push(Degraded { option, reason: error.to_string() });
+            continue;
+        }
+        let given =
+            sys::option_words::<1>(socket.as_fd(), libc::SOL_SOCKET, within).map_or(0, |(words, _)| words[0]);
+        // The kernel reports twice what it took (socket(7)).
+        if (given as usize) / 2 < n_octets {
+            let reason = format!("asked for {n_octets} octets, {limit} allows {}", given / 2);
+            degraded.push(Degraded { option, reason });
+        }
+    }
+}
+
+/// Keeps forged "fragmentation needed" messages from shrinking the path MTU (IP_PMTUDISC_OMIT, ip(7)): answers go out at
+/// the interface's MTU and are fragmented where they must be.
+fn omit_path_mtu(socket: &Socket, address: SocketAddr, degraded: &mut Vec<Degraded>) {
+    let (option, level, name, value) = if address.is_ipv6() {
+        ("IPV6_MTU_DISCOVER", libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)
+    } else {
+        ("IP_MTU_DISCOVER", libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)
+    };
+    if let Err(error) = sys::set_int(socket.as_fd(), level, name, value) {
+        degraded.push(Degraded { option, reason: error.to_string() });
+    }
+}
+
+fn local_address(socket: &Socket, asked: SocketAddr) -> Result<SocketAddr, NetError> {
+    let address = socket.local_addr().map_err(NetError::call("getsockname", asked))?;
+    Ok(address.as_socket().unwrap_or(asked))
+}
+
+fn receive_messages(fd: BorrowedFd<'_>, batch: &mut Batch, flags: c_int, control: bool) -> io::Result<usize> {
+    let headers = batch.prepare(control);
+    let length = message_count(headers);
+    // SAFETY: every header points to a segment, an address and a control buffer that the batch owns, with lengths not
+    // above theirs (invariant of `Batch::incoming`); the batch is borrowed mutably for the call, so that nobody reads
+    // what the kernel writes. A null timeout is none.
+    let result =
+        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
+    let count = count_of(result)?;
+    batch.filled(count);
+    Ok(count)
+}
+
+fn send_messages(fd: BorrowedFd<'_>, batch: &mut Batch, range: std::ops::Range<usize>) -> io::Result<usize> {
+    let headers = batch.outgoing(range);
+    let length = message_count(headers);
+    // SAFETY: the headers were built by `gather` and point to memory of the batch, with lengths not above what it has
+    // (invariant of `Batch::outgoing`); the batch is borrowed for the call.
+    let result = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), length, libc::MSG_DONTWAIT) };
+    count_of(result)
+}
+
+/// The length of a header array for the kernel; batches are bounded by `batch::MAX_CAPACITY`.
+fn message_count(headers: &[libc::mmsghdr]) -> c_uint {
+    c_uint::try_from(headers.len()).unwrap_or(0)
+}
+
+fn count_of(result: c_int) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// What a failed send means for the rest of the batch.
+enum SendFault {
+    Interrupted,
+    QueueFull,
+    Shortage,
+    Destination,
+    Fatal,
+}
+
+fn fault_of(error: &io::Error) -> SendFault {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => SendFault::Interrupted,
+        Some(libc::EAGAIN) => SendFault::QueueFull,
+        Some(libc::ENOBUFS | libc::ENOMEM) => SendFault::Shortage,
+        _ if is_fatal(error) => SendFault::Fatal,
+        _ => SendFault::Destination,
+    }
+}
+
+/// Errors that say something of the socket itself and would come again for ever.
+fn is_fatal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::ENOSYS | libc::EOPNOTSUPP)
+    )
+}
