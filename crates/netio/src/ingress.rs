@@ -108,10 +108,10 @@ impl Ingress {
 /// A socket that may have queries, and why.
 #[derive(Debug, Clone, Copy)]
 enum Candidate {
-    /// Its last batch was full.
-    More(usize),
     /// The kernel said so.
     Ready(usize),
+    /// Its last batch was full.
+    More(usize),
     /// It was the last to have any; see [`Poll::guess`].
     Guess(usize),
 }
@@ -167,9 +167,6 @@ impl Poll {
 
     /// The socket to ask now; `None` when it is time to wait.
     fn candidate(&mut self) -> Option<Candidate> {
-        if let Some(engine) = self.last.filter(|_| self.last_was_full && self.may_go_on()) {
-            return Some(Candidate::More(engine));
-        }
         while self.next_event < self.n_events {
             let mark = self.events[self.next_event].u64;
             self.next_event += 1;
@@ -177,7 +174,8 @@ impl Poll {
                 return usize::try_from(mark).ok().map(Candidate::Ready);
             }
         }
-        self.guess()
+        let more = self.last.filter(|_| self.last_was_full && self.may_go_on());
+        more.map(Candidate::More).or_else(|| self.guess())
     }
 
     /// The socket of the last batch, when asking it blindly has a fair chance.
