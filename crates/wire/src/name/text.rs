@@ -151,11 +151,11 @@ impl fmt::Display for Name<'_> {
             for &octet in label {
                 match octet {
                     b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
-                        write!(f, "\\{}", char::from(octet))?
+                        write!(f, "\\{}", char::from(octet))
                     }
-                    0x21..=0x7e => write!(f, "{}", char::from(octet))?,
-                    _ => write!(f, "\\{octet:03}")?,
-                }
+                    0x21..=0x7e => write!(f, "{}", char::from(octet)),
+                    _ => write!(f, "\\{octet:03}"),
+                }?;
             }
             f.write_str(".")?;
         }
