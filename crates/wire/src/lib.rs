@@ -14,7 +14,11 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod answer;
+pub mod edns;
 pub mod header;
+pub mod image;
 pub mod name;
+pub mod query;
 pub mod rdata;
 pub mod rtype;

@@ -235,15 +235,21 @@ impl PartialOrd for Folded<'_> {
 
 impl Ord for Folded<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let (left, right) = (LabelStarts::of(self.name), LabelStarts::of(other.name));
-        let mut from_right = left.labels_from_right().zip(right.labels_from_right());
-        from_right
-            .find_map(|(a, b)| match a.cmp(b) {
-                Ordering::Equal => None,
-                unequal => Some(unequal),
-            })
-            .unwrap_or_else(|| left.n_labels.cmp(&right.n_labels))
+        canonical_cmp(self.octets(), other.octets())
     }
+}
+
+/// The canonical order of RFC 4034 section 6.1 on lower-case labels in wire form, with or without a root label:
+/// by label from the right, a name before its descendants.
+pub fn canonical_cmp(left: &[u8], right: &[u8]) -> Ordering {
+    let (left, right) = (LabelStarts::of(left), LabelStarts::of(right));
+    let mut from_right = left.labels_from_right().zip(right.labels_from_right());
+    from_right
+        .find_map(|(a, b)| match a.cmp(b) {
+            Ordering::Equal => None,
+            unequal => Some(unequal),
+        })
+        .unwrap_or_else(|| left.n_labels.cmp(&right.n_labels))
 }
 
 /// Where each label of a name starts: names are stored left to right and ordered right to left.
@@ -254,10 +260,10 @@ struct LabelStarts<'a> {
 }
 
 impl<'a> LabelStarts<'a> {
-    fn of(name: Name<'a>) -> LabelStarts<'a> {
-        let mut found = LabelStarts { octets: name.octets, starts: [0; MAX_LABELS], n_labels: 0 };
+    fn of(octets: &'a [u8]) -> LabelStarts<'a> {
+        let mut found = LabelStarts { octets, starts: [0; MAX_LABELS], n_labels: 0 };
         let mut at = 0u8;
-        for (label, start) in name.labels().zip(&mut found.starts) {
+        for (label, start) in (Labels { octets }).zip(&mut found.starts) {
             *start = at;
             found.n_labels += 1;
             // A name has at most 255 octets and the root label is not counted here.

@@ -52,6 +52,12 @@ impl HashSeed {
         NameHash(hash)
     }
 
+    /// The hash of the name that has `label`, a length octet and lower-case octets, in front of the name hashed as
+    /// `parent`.
+    pub fn with_label(self, parent: NameHash, label: &[u8]) -> NameHash {
+        self.extend(parent, label, label.len())
+    }
+
     /// Folds the 128-bit product back to 64 bits: each input bit reaches every output bit.
     #[inline]
     fn mix(self, word: u64) -> u64 {

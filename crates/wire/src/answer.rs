@@ -1,0 +1,371 @@
+//! An answer's way out: header, question, RRsets by section, OPT, written straight into the send buffer.
+
+use crate::edns::{OPT_LEN, OptReply};
+use crate::header::{Flags, HEADER_LEN, Rcode};
+use crate::image::{Image, ImageRecord, MAX_POINTER, POINTER_BITS, QUESTION_AT, RECORD_HEAD_LEN, Target, read_pointer};
+use crate::name::{MAX_NAME_LEN, Name};
+use crate::query::Query;
+use crate::rtype::{Class, Rtype};
+
+/// The sections behind the question, in message order (RFC 1035 section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Records that answer the question.
+    Answer,
+    /// Records that point toward an authority, or deny existence.
+    Authority,
+    /// Records that may help.
+    Additional,
+}
+
+/// The RRset does not fit; the answer is as it was before the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A name that stands somewhere in the message, to be pointed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Position of its first label in the message.
+    at: usize,
+    /// Octets of the name when written out.
+    len: usize,
+    /// Whether it is written out at `at`, so that each of its suffixes is found by adding.
+    linear: bool,
+}
+
+impl Subject {
+    /// The question's name without its first `skip` octets, which must be whole labels.
+    pub fn in_question(name_len: usize, skip: usize) -> Subject {
+        Subject { at: QUESTION_AT + skip, len: name_len.saturating_sub(skip), linear: true }
+    }
+
+    /// A name in RDATA that was placed at `at`; its end may be compressed.
+    pub fn in_rdata(at: usize, len: usize) -> Subject {
+        Subject { at, len, linear: false }
+    }
+}
+
+/// An answer under construction in the caller's buffer.
+///
+/// Sections must be written in message order. What does not fit is refused whole ([`Full`]), so that the answer is
+/// valid at every moment.
+#[derive(Debug)]
+pub struct Answer<'b> {
+    octets: &'b mut [u8],
+    len: usize,
+    /// Octets that records may fill: the message's limit less the OPT record to come.
+    limit: usize,
+    flags: u16,
+    rcode: Rcode,
+    counts: [u16; 3],
+    opt: Option<OptReply>,
+}
+
+impl<'b> Answer<'b> {
+    /// Starts an answer to `query` of at most `limit` octets with its header and question as asked, in the case
+    /// that it was asked in.
+    ///
+    /// `None` when not even these and the OPT record fit, which takes a buffer below 300 octets.
+    #[inline]
+    pub fn begin(out: &'b mut [u8], query: &Query<'_>, limit: usize, opt: Option<OptReply>) -> Option<Answer<'b>> {
+        let head_len = HEADER_LEN + query.question().len();
+        let limit = limit.min(out.len()).checked_sub(if opt.is_some() { OPT_LEN } else { 0 })?;
+        if head_len > limit {
+            return None;
+        }
+        out.get_mut(..head_len)?.copy_from_slice(query.packet.get(..head_len)?);
+        let flags = query.flags.of_response().0;
+        Some(Answer { octets: out, len: head_len, limit, flags, rcode: Rcode::NOERROR, counts: [0; 3], opt })
+    }
+
+    /// Octets written so far, the OPT record not counted.
+    #[expect(clippy::len_without_is_empty, reason = "an answer holds at least its header")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Sets AA, TC or another of [`Flags`]' bits.
+    pub fn set_flag(&mut self, flag: u16) {
+        self.flags |= flag;
+    }
+
+    /// Whether one of [`Flags`]' bits is set.
+    pub fn has_flag(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Sets the response code.
+    pub fn set_rcode(&mut self, rcode: Rcode) {
+        self.rcode = rcode;
+    }
+
+    /// The response code set last.
+    pub fn rcode(&self) -> Rcode {
+        self.rcode
+    }
+
+    /// Number of records in a section so far.
+    pub fn n_records(&self, section: Section) -> u16 {
+        match (section, self.counts) {
+            (Section::Answer, [n, _, _]) | (Section::Authority, [_, n, _]) | (Section::Additional, [_, _, n]) => n,
+        }
+    }
+
+    fn add_records(&mut self, section: Section, n_records: u16) {
+        let [answer, authority, additional] = &mut self.counts;
+        let count = match section {
+            Section::Answer => answer,
+            Section::Authority => authority,
+            Section::Additional => additional,
+        };
+        *count = count.saturating_add(n_records);
+    }
+
+    /// Places an RRset whose owner stands at `subject`; yields its position in the message.
+    ///
+    /// For a wildcard's image the subject is the name that it is expanded to. For all others it is the owner.
+    ///
+    /// # Errors
+    /// [`Full`] when it does not fit; nothing is written then.
+    #[inline]
+    pub fn push(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<usize, Full> {
+        let at = self.len;
+        let end = at + image.records.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        if subject.at > MAX_POINTER || (end > MAX_POINTER && !image.pointers.is_empty()) {
+            return self.push_expanded(section, image, subject);
+        }
+        let placed = self.octets.get_mut(at..end).ok_or(Full)?;
+        placed.copy_from_slice(image.records);
+        let in_place = at == image.home() && subject.at == QUESTION_AT && subject.len == image.owner_len;
+        if !in_place {
+            self.move_pointers(image, subject, at);
+        }
+        self.len = end;
+        self.add_records(section, image.n_records);
+        Ok(at)
+    }
+
+    /// Points the owners of the records placed at `at` to the subject, and the names in their RDATA to where their
+    /// suffixes stand now.
+    fn move_pointers(&mut self, image: Image<'_>, subject: Subject, at: usize) {
+        for record in image.iter() {
+            self.write_pointer(at + record.at, subject.at);
+        }
+        for position in image.pointer_positions() {
+            let Some(pointer) = read_pointer(image.records, position) else { continue };
+            let moved = match image.target(pointer) {
+                Target::Image { at: earlier } => at + earlier,
+                Target::Owner { suffix_len } => self.suffix_of(subject, suffix_len),
+            };
+            self.write_pointer(at + position, moved);
+        }
+    }
+
+    fn write_pointer(&mut self, at: usize, target: usize) {
+        if let (Some(space), Ok(target)) = (self.octets.get_mut(at..at + 2), u16::try_from(target)) {
+            space.copy_from_slice(&(POINTER_BITS | target).to_be_bytes());
+        }
+    }
+
+    /// Where the last `suffix_len` octets of `subject` stand.
+    fn suffix_of(&self, subject: Subject, suffix_len: usize) -> usize {
+        let mut skip = subject.len.saturating_sub(suffix_len);
+        let mut at = subject.at;
+        if subject.linear {
+            return at + skip;
+        }
+        loop {
+            if let Some(target) = read_pointer(self.octets, at) {
+                at = target;
+            } else if skip == 0 {
+                return at;
+            } else {
+                let label_len = self.octets.get(at).copied().map_or(0, usize::from);
+                at += 1 + label_len;
+                skip = skip.saturating_sub(1 + label_len);
+            }
+        }
+    }
+
+    /// Like [`Answer::push`] for what pointers do not reach: a place, or a subject, past 16,383 octets. RDATA is
+    /// written without compression.
+    #[cold]
+    fn push_expanded(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<usize, Full> {
+        let start = self.len;
+        let mut copy = [0; MAX_NAME_LEN];
+        let owner = self.name_at(subject, &mut copy);
+        for record in image.iter() {
+            if let Err(full) = self.append_record(image, &record, owner, &[], subject.at) {
+                self.len = start;
+                return Err(full);
+            }
+        }
+        self.add_records(section, image.n_records);
+        Ok(start)
+    }
+
+    /// Writes a record whose owner is `prefix` in front of the name at `suffix_at`, or `owner` in full where no
+    /// pointer reaches that. RDATA is written without compression.
+    fn append_record(
+        &mut self,
+        image: Image<'_>,
+        record: &ImageRecord<'_>,
+        owner: Name<'_>,
+        prefix: &[u8],
+        suffix_at: usize,
+    ) -> Result<(), Full> {
+        let pointer = (POINTER_BITS | u16::try_from(suffix_at).unwrap_or(0)).to_be_bytes();
+        let owner_parts = if suffix_at <= MAX_POINTER { [prefix, &pointer] } else { [owner.octets(), &[]] };
+        let [labels, tail] = owner_parts;
+        let head = image.records.get(record.at + 2..record.at + RECORD_HEAD_LEN).ok_or(Full)?;
+        if image.pointers.is_empty() {
+            return self.append(&[labels, tail, head, record.rdata]);
+        }
+        let mut rdata = Vec::new();
+        image.rdata(record, owner, &mut rdata);
+        let rdata_len = u16::try_from(rdata.len()).map_err(|_| Full)?.to_be_bytes();
+        let (type_class_ttl, _) = head.split_at_checked(head.len() - 2).ok_or(Full)?;
+        self.append(&[labels, tail, type_class_ttl, &rdata_len, &rdata])
+    }
+
+    fn append(&mut self, parts: &[&[u8]]) -> Result<(), Full> {
+        for part in parts {
+            let end = self.len + part.len();
+            if end > self.limit {
+                return Err(Full);
+            }
+            self.octets.get_mut(self.len..end).ok_or(Full)?.copy_from_slice(part);
+            self.len = end;
+        }
+        Ok(())
+    }
+
+    /// Copies out the name at `at`, following its pointers; what is not a name gives the root.
+    fn copy_name(&self, at: usize) -> ([u8; MAX_NAME_LEN], usize) {
+        let mut copy = [0; MAX_NAME_LEN];
+        let mut len = 0;
+        let mut at = at;
+        loop {
+            if let Some(target) = read_pointer(self.octets, at) {
+                at = target;
+                continue;
+            }
+            let label_len = self.octets.get(at).copied().map_or(0, usize::from);
+            let label = self.octets.get(at..at + 1 + label_len).unwrap_or(&[0]);
+            match copy.get_mut(len..len + label.len()) {
+                Some(space) => space.copy_from_slice(label),
+                None => return ([0; MAX_NAME_LEN], 1),
+            }
+            len += label.len();
+            at += label.len();
+            if label_len == 0 {
+                return (copy, len);
+            }
+        }
+    }
+
+    /// The name at `subject`, written out into `copy`.
+    pub fn name_at<'c>(&self, subject: Subject, copy: &'c mut [u8; MAX_NAME_LEN]) -> Name<'c> {
+        let (octets, len) = self.copy_name(subject.at);
+        *copy = octets;
+        Name::from_octets(copy.get(..len).unwrap_or(&[0])).unwrap_or(Name::ROOT)
+    }
+
+    /// Places an RRset whose owner stands nowhere in the message yet, such as an NSEC record's: writes the owner's
+    /// labels in front of `known` out and points to `known` for the rest.
+    ///
+    /// # Errors
+    /// [`Full`] when it does not fit; nothing is written then.
+    pub fn push_with_owner(
+        &mut self,
+        section: Section,
+        image: Image<'_>,
+        owner: Name<'_>,
+        known: Subject,
+    ) -> Result<usize, Full> {
+        let start = self.len;
+        let prefix_len = owner.octets().len().saturating_sub(known.len);
+        let prefix = owner.octets().get(..prefix_len).unwrap_or(&[]);
+        for (n, record) in image.iter().enumerate() {
+            // The first record spells the owner out; the others point to it.
+            let (prefix, suffix_at) = if n == 0 { (prefix, known.at) } else { (&[][..], start) };
+            if let Err(full) = self.append_record(image, &record, owner, prefix, suffix_at) {
+                self.len = start;
+                return Err(full);
+            }
+        }
+        self.add_records(section, image.n_records);
+        Ok(start)
+    }
+
+    /// Places one record made for this answer: the CNAME of a DNAME substitution (RFC 6672 section 3.1).
+    ///
+    /// Yields the subject that its RDATA, `target`, makes for the records that follow.
+    ///
+    /// # Errors
+    /// [`Full`] when it does not fit; nothing is written then.
+    pub fn push_synthesized_cname(
+        &mut self,
+        owner: Subject,
+        class: Class,
+        ttl: u32,
+        target: Name<'_>,
+    ) -> Result<Subject, Full> {
+        let start = self.len;
+        let (copy, len) = self.copy_name(owner.at);
+        let pointer = (POINTER_BITS | u16::try_from(owner.at).unwrap_or(0)).to_be_bytes();
+        let owner_octets = if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
+        let target_octets = target.octets();
+        let rdata_len = u16::try_from(target_octets.len()).map_err(|_| Full)?;
+        let parts = [
+            owner_octets,
+            &Rtype::CNAME.0.to_be_bytes(),
+            &class.0.to_be_bytes(),
+            &ttl.to_be_bytes(),
+            &rdata_len.to_be_bytes(),
+            target_octets,
+        ];
+        if self.append(&parts).is_err() {
+            self.len = start;
+            return Err(Full);
+        }
+        self.add_records(Section::Answer, 1);
+        Ok(Subject { at: self.len - target_octets.len(), len: target_octets.len(), linear: true })
+    }
+
+    /// Writes counts, flags and the OPT record; yields the message's octets.
+    #[inline]
+    pub fn finish(self) -> usize {
+        let flags = self.flags | self.rcode.0 & 0x0f;
+        let [answers, authorities, mut additionals] = self.counts;
+        let mut len = self.len;
+        if let Some(opt) = self.opt {
+            let opt = opt.octets(self.rcode);
+            if let Some(space) = self.octets.get_mut(len..len + OPT_LEN) {
+                space.copy_from_slice(&opt);
+                len += OPT_LEN;
+                additionals = additionals.saturating_add(1);
+            }
+        }
+        let fields = [flags, 1, answers, authorities, additionals];
+        if let Some(space) = self.octets.get_mut(2..HEADER_LEN) {
+            for (to, field) in space.as_chunks_mut::<2>().0.iter_mut().zip(fields) {
+                *to = field.to_be_bytes();
+            }
+        }
+        len
+    }
+}
+
+/// Writes an answer of a header alone, to a packet that has at least one; yields its octets.
+pub fn header_only(packet: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let [id1, id0, f1, f0, ..] = *packet.first_chunk::<HEADER_LEN>()?;
+    let flags = Flags(u16::from_be_bytes([f1, f0])).of_response().0 | rcode.0 & 0x0f;
+    let [f1, f0] = flags.to_be_bytes();
+    let header = [id1, id0, f1, f0, 0, 0, 0, 0, 0, 0, 0, 0];
+    out.get_mut(..HEADER_LEN)?.copy_from_slice(&header);
+    Some(HEADER_LEN)
+}

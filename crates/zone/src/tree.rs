@@ -1,0 +1,461 @@
+//! An answerable zone: nodes in canonical order in one run of octets, found by hash.
+//!
+//! # Layout
+//! All nodes lie in one arena, each at a multiple of four octets, so that a position in 32 bits reaches 16 GiB.
+//! Numbers are little-endian. A node:
+//!
+//! | octets | what |
+//! |---|---|
+//! | 4 | position of the node that covers this one (see [`Node::covering`]), 0 for none |
+//! | 4 | rank: the node's place in canonical order, the apex being 0 |
+//! | 2 | number of RRsets |
+//! | 1 | flags |
+//! | 1 | octets of the owner in front of the zone's origin |
+//! | n | those octets, in lower case |
+//!
+//! Its RRsets follow in the order of their types, each:
+//!
+//! | octets | what |
+//! |---|---|
+//! | 4 | octets of this RRset with all its parts |
+//! | 2 | type |
+//! | 2 | number of records |
+//! | 4 | octets of the records' image |
+//! | 4 | octets of their signatures' image |
+//! | 2 | number of signatures |
+//! | 2 | number of compression pointers in the records' image |
+//! | 2 | number of links to additional addresses |
+//! | 2 | unused |
+//! | n | records' image, signatures' image, pointers (2 octets each), links (8 octets each) |
+//!
+//! A link is the position of the node that a record names and the position of that name in the image.
+//!
+//! invariant: the arena is written by [`crate::builder`] alone and never changed. Accessors still check every
+//! bound, and give an empty view where one fails.
+
+use crate::index::HashIndex;
+use weir_wire::image::Image;
+use weir_wire::name::{Folded, FoldedBuf, HashSeed, NameHash, QueryName};
+use weir_wire::rtype::{Class, Rtype};
+
+/// Octets of a node in front of its owner.
+pub(crate) const NODE_HEAD_LEN: usize = 12;
+/// Octets of an RRset in front of its images.
+pub(crate) const RRSET_HEAD_LEN: usize = 24;
+/// Octets of a link.
+pub(crate) const LINK_LEN: usize = 8;
+
+/// What a node's flags say.
+pub(crate) mod flag {
+    /// NS records below the apex: a zone cut (RFC 1034 section 4.2).
+    pub(crate) const DELEGATION: u8 = 1;
+    /// A DNAME record (RFC 6672).
+    pub(crate) const DNAME: u8 = 2;
+    /// A CNAME record.
+    pub(crate) const CNAME: u8 = 4;
+    /// A child whose label is a single asterisk (RFC 4592).
+    pub(crate) const WILDCARD_CHILD: u8 = 8;
+}
+
+/// A zone that answers: immutable once built.
+#[derive(Debug)]
+pub struct Zone {
+    pub(crate) origin: FoldedBuf,
+    pub(crate) class: Class,
+    pub(crate) seed: HashSeed,
+    pub(crate) arena: Vec<u8>,
+    pub(crate) index: HashIndex,
+    /// Positions of the nodes in canonical order.
+    pub(crate) order: Vec<u32>,
+    /// Most labels of an owner in front of the origin.
+    pub(crate) max_depth: usize,
+    /// Position of the SOA RRset with the TTL of negative answers.
+    pub(crate) negative_soa_at: usize,
+    pub(crate) serial: u32,
+    pub(crate) n_records: u64,
+}
+
+/// What a name meets in a zone.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup<'z> {
+    /// The name exists, perhaps as an empty non-terminal.
+    Exact(Node<'z>),
+    /// The name does not exist.
+    Missing {
+        /// The longest existing ancestor (RFC 4592 section 3.3.1).
+        closest_encloser: Node<'z>,
+        /// Labels of the name in front of it.
+        skip: usize,
+    },
+}
+
+impl Zone {
+    /// The zone's name.
+    pub fn origin(&self) -> Folded<'_> {
+        self.origin.folded()
+    }
+
+    /// The zone's class.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The SOA record's serial number.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Number of records, signatures counted, duplicates not.
+    pub fn n_records(&self) -> u64 {
+        self.n_records
+    }
+
+    /// Number of names, empty non-terminals counted.
+    pub fn n_nodes(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Octets of memory that the zone holds.
+    pub fn octets(&self) -> usize {
+        self.arena.capacity() + self.order.capacity() * size_of::<u32>() + self.index.octets()
+    }
+
+    /// The node of the zone's own name.
+    pub fn apex(&self) -> Node<'_> {
+        self.node(self.order.first().copied().unwrap_or(0))
+    }
+
+    /// The SOA RRset as negative answers carry it: its TTL is the lesser of its own and MINIMUM
+    /// (RFC 2308 section 3).
+    pub fn negative_soa(&self) -> Option<Rrset<'_>> {
+        Rrset::parse(self.arena.get(self.negative_soa_at..)?, self.origin.folded().octets().len())
+    }
+
+    /// All nodes in canonical order, the apex first (RFC 4034 section 6.1).
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = Node<'_>> {
+        self.order.iter().map(|&position| self.node(position))
+    }
+
+    /// The node at a place in canonical order.
+    pub fn node_by_rank(&self, rank: usize) -> Option<Node<'_>> {
+        self.order.get(rank).map(|&position| self.node(position))
+    }
+
+    /// Looks up `name`, of which suffix `origin_skip` is the zone's origin.
+    ///
+    /// Tries the whole name first, then its ancestors from the longest on: answers to names that exist take one
+    /// probe, and denials seldom take more than two.
+    #[inline]
+    pub fn find(&self, name: &QueryName, origin_skip: usize) -> Lookup<'_> {
+        // No owner is deeper than `max_depth`, so a name of a hundred labels costs no more probes than that.
+        let first = origin_skip.saturating_sub(self.max_depth);
+        for skip in first..origin_skip {
+            if let Some(node) = self.probe(name, skip, origin_skip) {
+                return if skip == 0 {
+                    Lookup::Exact(node)
+                } else {
+                    Lookup::Missing { closest_encloser: node, skip }
+                };
+            }
+        }
+        let apex = self.apex();
+        if origin_skip == 0 {
+            Lookup::Exact(apex)
+        } else {
+            Lookup::Missing { closest_encloser: apex, skip: origin_skip }
+        }
+    }
+
+    #[inline]
+    fn probe(&self, name: &QueryName, skip: usize, origin_skip: usize) -> Option<Node<'_>> {
+        let prefix_len = name.suffix_start(origin_skip) - name.suffix_start(skip);
+        let prefix = name.suffix(skip).octets().get(..prefix_len)?;
+        self.find_prefix(name.suffix_hash(skip), prefix)
+    }
+
+    /// The node whose owner is `prefix` in front of the origin.
+    #[inline]
+    fn find_prefix(&self, hash: NameHash, prefix: &[u8]) -> Option<Node<'_>> {
+        let position = self.index.find(hash, |position| self.node(position).prefix() == prefix)?;
+        Some(self.node(position))
+    }
+
+    /// The node of a folded name, which may lie outside the zone.
+    pub fn find_name(&self, name: Folded<'_>) -> Option<Node<'_>> {
+        if !name.is_at_or_below(self.origin()) {
+            return None;
+        }
+        let prefix_len = name.octets().len() - self.origin().octets().len();
+        if prefix_len == 0 {
+            return Some(self.apex());
+        }
+        self.find_prefix(self.seed.hash(name), name.octets().get(..prefix_len)?)
+    }
+
+    /// The wildcard right below `encloser`, when there is one (RFC 4592 section 3.3.1: the source of synthesis).
+    pub fn wildcard_below<'z>(&'z self, encloser: Node<'z>) -> Option<Node<'z>> {
+        if !encloser.has(flag::WILDCARD_CHILD) {
+            return None;
+        }
+        // The asterisk sorts behind few labels, but those may have any number of descendants; the hash knows.
+        let name = FoldedBuf::join(b"\x01*", encloser.owner(self).folded()).ok()?;
+        self.find_name(name.folded())
+    }
+
+    /// The node at a position in the arena.
+    #[inline]
+    pub(crate) fn node(&self, position: u32) -> Node<'_> {
+        let at = usize::try_from(position).unwrap_or(0) * 4;
+        Node { arena: &self.arena, at, origin_len: self.origin.folded().octets().len() }
+    }
+}
+
+/// One name of a zone and the RRsets that it owns; none make it an empty non-terminal.
+#[derive(Clone, Copy)]
+pub struct Node<'z> {
+    arena: &'z [u8],
+    at: usize,
+    origin_len: usize,
+}
+
+impl<'z> Node<'z> {
+    fn head(&self) -> [u8; NODE_HEAD_LEN] {
+        self.arena.get(self.at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default()
+    }
+
+    /// What answers in this node's place: the zone cut at or above it, or the DNAME above it, whichever is higher.
+    /// Data below either are occluded (RFC 1034 section 4.2.1, RFC 6672 section 2.4).
+    #[inline]
+    pub fn covering(&self) -> Option<Node<'z>> {
+        let [c0, c1, c2, c3, ..] = self.head();
+        let position = u32::from_le_bytes([c0, c1, c2, c3]);
+        (position != 0).then(|| self.sibling(position))
+    }
+
+    /// The node's place in canonical order.
+    pub fn rank(&self) -> usize {
+        let [_, _, _, _, r0, r1, r2, r3, ..] = self.head();
+        usize::try_from(u32::from_le_bytes([r0, r1, r2, r3])).unwrap_or(0)
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        let [_, _, _, _, _, _, _, _, _, _, flags, _] = self.head();
+        flags & flag != 0
+    }
+
+    /// Whether the node is a zone cut: NS records below the apex.
+    pub fn is_delegation(&self) -> bool {
+        self.has(flag::DELEGATION)
+    }
+
+    /// Whether the node owns a DNAME record.
+    pub fn has_dname(&self) -> bool {
+        self.has(flag::DNAME)
+    }
+
+    /// Whether the node owns a CNAME record.
+    pub fn has_cname(&self) -> bool {
+        self.has(flag::CNAME)
+    }
+
+    /// Whether the node owns nothing and exists for its descendants' sake (RFC 4592 section 2.2.2).
+    pub fn is_empty_non_terminal(&self) -> bool {
+        let [_, _, _, _, _, _, _, _, n0, n1, ..] = self.head();
+        u16::from_le_bytes([n0, n1]) == 0
+    }
+
+    /// The owner's octets in front of the origin.
+    #[inline]
+    pub(crate) fn prefix(&self) -> &'z [u8] {
+        let start = self.at + NODE_HEAD_LEN;
+        let [.., prefix_len] = self.head();
+        self.arena.get(start..start + usize::from(prefix_len)).unwrap_or(&[])
+    }
+
+    /// Octets of the owner name.
+    #[inline]
+    pub fn owner_len(&self) -> usize {
+        let [.., prefix_len] = self.head();
+        usize::from(prefix_len) + self.origin_len
+    }
+
+    /// The owner name; `zone` is the zone that the node is of.
+    pub fn owner(&self, zone: &Zone) -> FoldedBuf {
+        // Owners were checked to be names when they were added, so joining gives back the same name.
+        FoldedBuf::join(self.prefix(), zone.origin()).unwrap_or_else(|_| FoldedBuf::root())
+    }
+
+    /// The RRsets in the order of their types.
+    #[inline]
+    pub fn rrsets(&self) -> Rrsets<'z> {
+        let [_, _, _, _, _, _, _, _, n0, n1, _, prefix_len] = self.head();
+        let start = self.at + NODE_HEAD_LEN + usize::from(prefix_len);
+        Rrsets {
+            octets: self.arena.get(start..).unwrap_or(&[]),
+            left: u16::from_le_bytes([n0, n1]),
+            owner_len: usize::from(prefix_len) + self.origin_len,
+        }
+    }
+
+    /// The RRset of a type.
+    #[inline]
+    pub fn rrset(&self, rtype: Rtype) -> Option<Rrset<'z>> {
+        self.rrsets().find(|rrset| rrset.rtype == rtype)
+    }
+
+    /// The node's position in the arena.
+    pub(crate) fn position(&self) -> u32 {
+        u32::try_from(self.at / 4).unwrap_or(0)
+    }
+
+    fn sibling(&self, position: u32) -> Node<'z> {
+        Node { at: usize::try_from(position).unwrap_or(0) * 4, ..*self }
+    }
+
+    /// Whether both are the same node of the same zone.
+    pub fn is(&self, other: &Node<'_>) -> bool {
+        self.at == other.at && std::ptr::eq(self.arena, other.arena)
+    }
+}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("at", &self.at).field("prefix", &self.prefix().escape_ascii()).finish()
+    }
+}
+
+/// The RRsets of a node.
+#[derive(Clone, Debug)]
+pub struct Rrsets<'z> {
+    octets: &'z [u8],
+    left: u16,
+    owner_len: usize,
+}
+
+impl<'z> Iterator for Rrsets<'z> {
+    type Item = Rrset<'z>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Rrset<'z>> {
+        self.left = self.left.checked_sub(1)?;
+        let rrset = Rrset::parse(self.octets, self.owner_len)?;
+        self.octets = self.octets.get(rrset.octets.len()..)?;
+        Some(rrset)
+    }
+}
+
+/// The records of one owner and type, with their signatures.
+#[derive(Clone, Copy, Debug)]
+pub struct Rrset<'z> {
+    /// The records' type.
+    pub rtype: Rtype,
+    /// The records.
+    pub records: Image<'z>,
+    /// The RRSIG records that cover them (RFC 4034 section 3); none in an unsigned zone.
+    pub signatures: Image<'z>,
+    octets: &'z [u8],
+    links: &'z [u8],
+}
+
+impl<'z> Rrset<'z> {
+    #[inline]
+    fn parse(octets: &'z [u8], owner_len: usize) -> Option<Rrset<'z>> {
+        let head = RrsetHead::parse(octets)?;
+        let octets = octets.get(..head.total_len)?;
+        let (records, rest) = octets.get(RRSET_HEAD_LEN..)?.split_at_checked(head.records_len)?;
+        let (signatures, rest) = rest.split_at_checked(head.signatures_len)?;
+        let (pointers, links) = rest.split_at_checked(2 * usize::from(head.n_pointers))?;
+        let links = links.get(..LINK_LEN * usize::from(head.n_links))?;
+        let (n_records, n_signatures) = (head.n_records, head.n_signatures);
+        Some(Rrset {
+            rtype: head.rtype,
+            records: Image { owner_len, n_records, records, pointers },
+            // Signers' names are not compressed (RFC 4034 section 3.1.7), so no pointer is ever moved.
+            signatures: Image { owner_len, n_records: n_signatures, records: signatures, pointers: &[] },
+            octets,
+            links,
+        })
+    }
+
+    /// The names in the records' RDATA that exist in the zone, for additional addresses.
+    #[inline]
+    pub fn links(&self) -> impl Iterator<Item = Link> + use<'z> {
+        let (links, _) = self.links.as_chunks::<LINK_LEN>();
+        links.iter().filter_map(|link| {
+            let [n0, n1, n2, n3, p0, p1, p2, p3] = *link;
+            let node = u32::from_le_bytes([n0, n1, n2, n3]);
+            let name_at = usize::try_from(u32::from_le_bytes([p0, p1, p2, p3])).ok()?;
+            (node != 0).then_some(Link { node, name_at })
+        })
+    }
+}
+
+/// A name in RDATA and the node that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    node: u32,
+    /// Position of the name in the RRset's image.
+    pub name_at: usize,
+}
+
+impl Link {
+    /// The node that is named; `zone` is the zone that the link is of.
+    pub fn node<'z>(&self, zone: &'z Zone) -> Node<'z> {
+        zone.node(self.node)
+    }
+}
+
+/// The fixed octets in front of an RRset.
+#[derive(Clone, Copy)]
+pub(crate) struct RrsetHead {
+    pub(crate) total_len: usize,
+    pub(crate) rtype: Rtype,
+    pub(crate) n_records: u16,
+    pub(crate) records_len: usize,
+    pub(crate) signatures_len: usize,
+    pub(crate) n_signatures: u16,
+    pub(crate) n_pointers: u16,
+    pub(crate) n_links: u16,
+}
+
+impl RrsetHead {
+    #[inline]
+    fn parse(octets: &[u8]) -> Option<RrsetHead> {
+        let [t0, t1, t2, t3, y0, y1, n0, n1, r0, r1, r2, r3, s0, s1, s2, s3, m0, m1, p0, p1, l0, l1, _, _] =
+            *octets.first_chunk::<RRSET_HEAD_LEN>()?;
+        let len = |octets| usize::try_from(u32::from_le_bytes(octets)).ok();
+        Some(RrsetHead {
+            total_len: len([t0, t1, t2, t3])?,
+            rtype: Rtype(u16::from_le_bytes([y0, y1])),
+            n_records: u16::from_le_bytes([n0, n1]),
+            records_len: len([r0, r1, r2, r3])?,
+            signatures_len: len([s0, s1, s2, s3])?,
+            n_signatures: u16::from_le_bytes([m0, m1]),
+            n_pointers: u16::from_le_bytes([p0, p1]),
+            n_links: u16::from_le_bytes([l0, l1]),
+        })
+    }
+
+    /// The octets; `None` when a length needs more than 32 bits.
+    pub(crate) fn octets(self) -> Option<[u8; RRSET_HEAD_LEN]> {
+        let mut octets = [0; RRSET_HEAD_LEN];
+        let long = |value: usize| u32::try_from(value).ok().map(u32::to_le_bytes);
+        let parts: [&[u8]; 8] = [
+            &long(self.total_len)?,
+            &self.rtype.0.to_le_bytes(),
+            &self.n_records.to_le_bytes(),
+            &long(self.records_len)?,
+            &long(self.signatures_len)?,
+            &self.n_signatures.to_le_bytes(),
+            &self.n_pointers.to_le_bytes(),
+            &self.n_links.to_le_bytes(),
+        ];
+        let mut at = 0;
+        for part in parts {
+            octets.get_mut(at..at + part.len())?.copy_from_slice(part);
+            at += part.len();
+        }
+        Some(octets)
+    }
+}
