@@ -1,0 +1,213 @@
+//! What counts as the same answer, and which differences between servers are allowed.
+//!
+//! Compared are the response code, the flags, the three sections as sets (names without compression and case, TTLs
+//! included) and whether there is an OPT record. Each allowed difference is a [`Rule`] with a row of the same name in
+//! docs/RFC.md. A rule that no question needs any longer makes the suite fail, as does a difference without a rule.
+
+use std::collections::BTreeSet;
+
+use crate::message::{Answer, Query, Record};
+use crate::questions::{self, Zone};
+use crate::rival::Kind;
+
+/// A part of an answer that can differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The response code.
+    Rcode,
+    /// AA.
+    Authoritative,
+    /// TC, where at least one of the answers was cut.
+    Truncation,
+    /// Opcode, RD, RA, AD, CD and the reserved bit.
+    OtherFlags,
+    /// The answer section.
+    Answer,
+    /// The authority section.
+    Authority,
+    /// The additional section.
+    Additional,
+    /// Whether there is an OPT record, and its version.
+    Opt,
+}
+
+/// Two answers to one question.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// The zone that both servers have.
+    pub zone: &'a Zone,
+    /// What was asked.
+    pub query: &'a Query,
+    /// What Weir says.
+    pub ours: &'a Answer,
+    /// What the rival says.
+    pub theirs: &'a Answer,
+    /// Who that is.
+    pub rival: Kind,
+    /// The octets that an answer may have: over UDP what the client takes, up to what all servers send (1,232, set alike
+    /// by their defaults), over TCP 65,535.
+    pub room: usize,
+}
+
+/// An allowed difference.
+#[derive(Debug)]
+pub struct Rule {
+    /// Its name, which is found in docs/RFC.md as well.
+    pub name: &'static str,
+    /// The parts that may differ.
+    pub parts: &'static [Part],
+    /// Whether it may be used here.
+    pub holds: fn(&Case<'_>) -> bool,
+}
+
+/// What comes of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// No difference.
+    Same,
+    /// Differences, each allowed by one of these rules.
+    Excused(Vec<&'static str>),
+    /// Differences that no rule allows.
+    Different(Vec<Part>),
+}
+
+/// All allowed differences.
+pub const RULES: &[Rule] = &[
+    // RFC 9471, section 3.1: glue for in-domain name servers is complete, or TC is set. BIND and NSD leave some out.
+    Rule {
+        name: "in-domain-glue-dropped",
+        parts: &[Part::Additional, Part::Truncation],
+        holds: |case| {
+            matches!(case.rival, Kind::Bind | Kind::Nsd)
+                && is_referral(case.theirs)
+                && !case.theirs.is_truncated()
+                && has_no_room_for(case, case.theirs, &in_domain_glue_lacking(case, case.theirs))
+        },
+    },
+    // RFC 9471, section 3.2: glue for sibling name servers may be left out when there is no room.
+    Rule {
+        name: "sibling-glue-without-room",
+        parts: &[Part::Additional],
+        holds: |case| {
+            let lacking = |a: &Answer, b: &Answer| -> Vec<Record> {
+                b.additional.iter().filter(|r| !a.additional.contains(r)).cloned().collect()
+            };
+            let (ours, theirs) = (case.ours, case.theirs);
+            let may_lack = |a, b| lacking(a, b).is_empty() || has_no_room_for(case, a, &lacking(a, b));
+            [ours, theirs].iter().all(|a| is_referral(a) && in_domain_glue_lacking(case, a).is_empty())
+                && may_lack(ours, theirs)
+                && may_lack(theirs, ours)
+        },
+    },
+    // RFC 1034, section 4.3.2, step 3b: addresses that are not glue, from the zone's own data. BIND leaves them out of
+    // minimal referrals.
+    Rule {
+        name: "own-addresses-in-referrals",
+        parts: &[Part::Additional],
+        holds: |case| {
+            let glue = |a: &Answer| -> Vec<Record> {
+                a.additional.iter().filter(|r| case.zone.cut_above(&r.owner).is_some()).cloned().collect()
+            };
+            case.rival == Kind::Bind
+                && is_referral(case.theirs)
+                && same_set(&glue(case.ours), &glue(case.theirs))
+        },
+    },
+];
+
+/// Compares two answers.
+pub fn compare(case: &Case<'_>) -> Verdict {
+    let mut rules = Vec::new();
+    let mut unexcused = Vec::new();
+    for part in differences(case) {
+        match RULES.iter().find(|rule| rule.parts.contains(&part) && (rule.holds)(case)) {
+            Some(rule) => rules.push(rule.name),
+            None => unexcused.push(part),
+        }
+    }
+    match (unexcused.is_empty(), rules.is_empty()) {
+        (false, _) => Verdict::Different(unexcused),
+        (true, false) => Verdict::Excused(rules),
+        (true, true) => Verdict::Same,
+    }
+}
+
+fn differences(case: &Case<'_>) -> Vec<Part> {
+    let (ours, theirs) = (case.ours, case.theirs);
+    let bits = |a: &Answer| a.flags & !(0x0400 | 0x0200 | 0x000f);
+    let opt = |a: &Answer| a.opt.as_ref().map(|o| (o.ttl.to_be_bytes()[1], o.ttl.to_be_bytes()[2] >> 7));
+    let mut parts = Vec::new();
+    let mut note = |differs: bool, part| {
+        if differs {
+            parts.push(part);
+        }
+    };
+    note(ours.rcode() != theirs.rcode(), Part::Rcode);
+    note(ours.is_authoritative() != theirs.is_authoritative(), Part::Authoritative);
+    note(ours.is_truncated() != theirs.is_truncated(), Part::Truncation);
+    note(bits(ours) != bits(theirs), Part::OtherFlags);
+    note(opt(ours) != opt(theirs), Part::Opt);
+    // What a cut answer still holds is of no use to anyone: clients ask again over TCP, and so does the suite.
+    if !ours.is_truncated() && !theirs.is_truncated() {
+        note(!same_set(&ours.answer, &theirs.answer), Part::Answer);
+        note(!same_set(&ours.authority, &theirs.authority), Part::Authority);
+        note(!additional_agrees(case), Part::Additional);
+    }
+    parts
+}
+
+/// True if both hold the same records, each once.
+fn same_set(a: &[Record], b: &[Record]) -> bool {
+    let set = |records: &[Record]| records.iter().cloned().collect::<BTreeSet<_>>();
+    set(a) == set(b) && set(a).len() == a.len()
+}
+
+/// In a referral the additional section holds glue and has to be the same. Elsewhere it is a courtesy (RFC 1034, section
+/// 4.3.2, step 6) which each server measures out as it likes: whatever there is must be the zone's.
+fn additional_agrees(case: &Case<'_>) -> bool {
+    let ours = &case.ours.additional;
+    if is_referral(case.ours) || is_referral(case.theirs) {
+        return same_set(ours, &case.theirs.additional);
+    }
+    ours.iter().all(|r| case.zone.has(r)) && same_set(ours, ours)
+}
+
+/// True if the answer names a delegation's servers and says no more.
+fn is_referral(answer: &Answer) -> bool {
+    answer.authority.iter().any(|r| r.rtype == 2) && answer.authority.iter().all(|r| r.rtype != 6)
+}
+
+/// The addresses that a referral lacks of name servers that lie in the delegated zone itself.
+fn in_domain_glue_lacking(case: &Case<'_>, answer: &Answer) -> Vec<Record> {
+    let mut lacking = Vec::new();
+    for ns in answer.authority.iter().filter(|r| r.rtype == 2) {
+        let server = questions::target(&ns.rdata);
+        if server.is_at_or_below(&ns.owner) {
+            lacking.extend(case.zone.addresses(&server).filter(|a| !answer.additional.contains(a)).cloned());
+        }
+    }
+    lacking
+}
+
+/// True if one of the RRsets that these records are of did not fit in as well: a server may stop at the first.
+fn has_no_room_for(case: &Case<'_>, answer: &Answer, records: &[Record]) -> bool {
+    // With a compressed owner a record takes 12 octets and its data.
+    let size = |r: &Record| {
+        let rrset = records.iter().filter(|other| (&other.owner, other.rtype) == (&r.owner, r.rtype));
+        rrset.map(|r| 12 + r.rdata.len()).sum::<usize>()
+    };
+    records.iter().any(|r| answer.octets + size(r) > case.room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+
+    #[test]
+    fn every_allowed_difference_is_written_down() {
+        let table = include_str!("../../../docs/RFC.md");
+        for rule in RULES {
+            assert!(table.contains(&format!("| `{}` |", rule.name)), "docs/RFC.md has no row for {:?}", rule.name);
+        }
+    }
+}
