@@ -237,3 +237,66 @@ fn watch(epoll: &OwnedFd, source: &impl AsFd, mark: u64) -> io::Result<()> {
     let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
     sys::check(result).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::UdpSocketConfig;
+
+    fn poll() -> Poll {
+        let engines = [0; 2]
+            .map(|_| UdpEngine::bind("127.0.0.1:0".parse().unwrap(), &UdpSocketConfig::default()).unwrap());
+        Poll::new(&engines, &EventFd::new().unwrap(), Duration::from_millis(1)).unwrap()
+    }
+
+    /// How many waits, and how many guesses in vain, it takes to receive `n_batches` batches of one query. When `busy`, the
+    /// next batch is always there already; otherwise it comes only after a wait.
+    fn cost_of(poll: &mut Poll, n_batches: u32, busy: bool) -> (u32, u32) {
+        let (mut n_waits, mut n_vain, mut n_received) = (0, 0, 0);
+        while n_received < n_batches {
+            match poll.candidate() {
+                Some(guess @ Candidate::Guess(_)) if !busy => {
+                    poll.learn(guess, 0, 64);
+                    n_vain += 1;
+                }
+                Some(candidate) => {
+                    poll.learn(candidate, 1, 64);
+                    n_received += 1;
+                }
+                None => {
+                    n_waits += 1;
+                    poll.wait().unwrap();
+                    // As if the kernel had reported the second socket.
+                    (poll.events[0].u64, poll.n_events, poll.next_event) = (1, 1, 0);
+                }
+            }
+        }
+        (n_waits, n_vain)
+    }
+
+    #[test]
+    fn a_busy_socket_is_asked_without_waiting_most_of_the_time() {
+        assert_eq!(cost_of(&mut poll(), 800, true), (100, 0));
+    }
+
+    #[test]
+    fn an_idle_socket_is_waited_for_each_time_and_seldom_asked_in_vain() {
+        // A chance after each batch but the last. The first is taken, then 1, 2, 4, 8 and from there 16 are let go: five
+        // guesses in the first 20 chances, one in 17 of the others.
+        assert_eq!(cost_of(&mut poll(), 20 + 17 * 10 + 1, false), (191, 15));
+    }
+
+    #[test]
+    fn a_socket_becomes_busy_again_after_one_guess_that_is_right() {
+        let mut poll = poll();
+        cost_of(&mut poll, 200, false);
+        // The longest pause, then the guess, then as on a busy socket.
+        let (n_waits, _) = cost_of(&mut poll, 800, true);
+        assert!((100..=100 + LONGEST_PAUSE).contains(&n_waits), "{n_waits}");
+    }
+
+    #[test]
+    fn a_worker_without_a_socket_is_refused() {
+        assert!(Ingress::new(Vec::new(), &EventFd::new().unwrap(), Duration::from_secs(1)).is_err());
+    }
+}
