@@ -27,7 +27,8 @@ pub struct ListenConfig {
     pub udp: UdpSocketConfig,
     /// Connections that may wait to be accepted, for each listener; the kernel caps it at `net.core.somaxconn`.
     pub tcp_backlog: i32,
-    /// How the kernel spreads datagrams over the workers.
+    /// How the kernel spreads datagrams over the workers. Connections always go by the kernel's hash: the runtime that
+    /// accepts them is not bound to CPUs.
     pub steer: Steer,
 }
 
