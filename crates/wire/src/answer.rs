@@ -22,6 +22,23 @@ pub enum Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// Where an RRset was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Position in the message of the first record's RDATA.
+    pub rdata_at: usize,
+    /// Position in the message of the image, when it was placed as it is: what the image says of its own positions
+    /// then holds from there on.
+    pub image_at: Option<usize>,
+}
+
+/// How far an answer had come.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    len: usize,
+    counts: [u16; 3],
+}
+
 /// A name that stands somewhere in the message, to be pointed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -39,9 +56,10 @@ impl Subject {
         Subject { at: QUESTION_AT + skip, len: name_len.saturating_sub(skip), linear: true }
     }
 
-    /// A name in RDATA that was placed at `at`; its end may be compressed.
-    pub fn in_rdata(at: usize, len: usize) -> Subject {
-        Subject { at, len, linear: false }
+    /// Octets of the name when written out.
+    #[expect(clippy::len_without_is_empty, reason = "a name is never empty: it holds at least the root label")]
+    pub fn len(&self) -> usize {
+        self.len
     }
 }
 
@@ -53,6 +71,7 @@ impl Subject {
 pub struct Answer<'b> {
     octets: &'b mut [u8],
     len: usize,
+    question_end: usize,
     /// Octets that records may fill: the message's limit less the OPT record to come.
     limit: usize,
     flags: u16,
@@ -75,7 +94,8 @@ impl<'b> Answer<'b> {
         }
         out.get_mut(..head_len)?.copy_from_slice(query.packet.get(..head_len)?);
         let flags = query.flags.of_response().0;
-        Some(Answer { octets: out, len: head_len, limit, flags, rcode: Rcode::NOERROR, counts: [0; 3], opt })
+        let question_end = head_len;
+        Some(Answer { octets: out, len: head_len, question_end, limit, flags, rcode: Rcode::NOERROR, counts: [0; 3], opt })
     }
 
     /// Octets written so far, the OPT record not counted.
@@ -121,14 +141,26 @@ impl<'b> Answer<'b> {
         *count = count.saturating_add(n_records);
     }
 
-    /// Places an RRset whose owner stands at `subject`; yields its position in the message.
+    /// The state to come back to when what follows cannot be finished.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { len: self.len, counts: self.counts }
+    }
+
+    /// Takes back everything placed since `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.len = mark.len;
+        self.counts = mark.counts;
+    }
+
+    /// Places an RRset whose owner stands at `subject`.
     ///
     /// For a wildcard's image the subject is the name that it is expanded to. For all others it is the owner.
     ///
     /// # Errors
     /// [`Full`] when it does not fit; nothing is written then.
     #[inline]
-    pub fn push(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<usize, Full> {
+    pub fn push(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<Placed, Full> {
         let at = self.len;
         let end = at + image.records.len();
         if end > self.limit {
@@ -145,7 +177,7 @@ impl<'b> Answer<'b> {
         }
         self.len = end;
         self.add_records(section, image.n_records);
-        Ok(at)
+        Ok(Placed { rdata_at: at + RECORD_HEAD_LEN, image_at: Some(at) })
     }
 
     /// Points the owners of the records placed at `at` to the subject, and the names in their RDATA to where their
@@ -158,7 +190,7 @@ impl<'b> Answer<'b> {
             let Some(pointer) = read_pointer(image.records, position) else { continue };
             let moved = match image.target(pointer) {
                 Target::Image { at: earlier } => at + earlier,
-                Target::Owner { suffix_len } => self.suffix_of(subject, suffix_len),
+                Target::Owner { suffix_len } => self.suffix_at(subject, suffix_len),
             };
             self.write_pointer(at + position, moved);
         }
@@ -170,8 +202,30 @@ impl<'b> Answer<'b> {
         }
     }
 
+    /// The last `suffix_len` octets of `subject`, which must be whole labels.
+    pub fn suffix(&self, subject: Subject, suffix_len: usize) -> Subject {
+        let skip = subject.len.saturating_sub(suffix_len);
+        if subject.linear {
+            return Subject { at: subject.at + skip, len: suffix_len, linear: true };
+        }
+        self.name_in_rdata(self.suffix_at(subject, suffix_len), suffix_len)
+    }
+
+    /// The name of `len` octets, when written out, that stands at `at` in RDATA. Its end may be compressed.
+    pub fn name_in_rdata(&self, at: usize, len: usize) -> Subject {
+        let at = read_pointer(self.octets, at).unwrap_or(at);
+        // Below the end of the question nothing is compressed.
+        Subject { at, len, linear: at < self.question_end }
+    }
+
+    /// The name that RDATA placed at `at` consists of, such as the target of a CNAME.
+    pub fn rdata_name(&self, at: usize) -> Subject {
+        let (_, len) = self.copy_name(at);
+        self.name_in_rdata(at, len)
+    }
+
     /// Where the last `suffix_len` octets of `subject` stand.
-    fn suffix_of(&self, subject: Subject, suffix_len: usize) -> usize {
+    fn suffix_at(&self, subject: Subject, suffix_len: usize) -> usize {
         let mut skip = subject.len.saturating_sub(suffix_len);
         let mut at = subject.at;
         if subject.linear {
@@ -193,22 +247,26 @@ impl<'b> Answer<'b> {
     /// Like [`Answer::push`] for what pointers do not reach: a place, or a subject, past 16,383 octets. RDATA is
     /// written without compression.
     #[cold]
-    fn push_expanded(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<usize, Full> {
+    fn push_expanded(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<Placed, Full> {
         let start = self.len;
         let mut copy = [0; MAX_NAME_LEN];
         let owner = self.name_at(subject, &mut copy);
+        let mut first_rdata_at = None;
         for record in image.iter() {
-            if let Err(full) = self.append_record(image, &record, owner, &[], subject.at) {
-                self.len = start;
-                return Err(full);
+            match self.append_record(image, &record, owner, &[], subject.at) {
+                Ok(rdata_at) => first_rdata_at = first_rdata_at.or(Some(rdata_at)),
+                Err(full) => {
+                    self.len = start;
+                    return Err(full);
+                }
             }
         }
         self.add_records(section, image.n_records);
-        Ok(start)
+        Ok(Placed { rdata_at: first_rdata_at.unwrap_or(start), image_at: None })
     }
 
     /// Writes a record whose owner is `prefix` in front of the name at `suffix_at`, or `owner` in full where no
-    /// pointer reaches that. RDATA is written without compression.
+    /// pointer reaches that. RDATA is written without compression; its position is the result.
     fn append_record(
         &mut self,
         image: Image<'_>,
@@ -216,19 +274,21 @@ impl<'b> Answer<'b> {
         owner: Name<'_>,
         prefix: &[u8],
         suffix_at: usize,
-    ) -> Result<(), Full> {
+    ) -> Result<usize, Full> {
         let pointer = (POINTER_BITS | u16::try_from(suffix_at).unwrap_or(0)).to_be_bytes();
         let owner_parts = if suffix_at <= MAX_POINTER { [prefix, &pointer] } else { [owner.octets(), &[]] };
         let [labels, tail] = owner_parts;
         let head = image.records.get(record.at + 2..record.at + RECORD_HEAD_LEN).ok_or(Full)?;
         if image.pointers.is_empty() {
-            return self.append(&[labels, tail, head, record.rdata]);
+            self.append(&[labels, tail, head, record.rdata])?;
+            return Ok(self.len - record.rdata.len());
         }
         let mut rdata = Vec::new();
         image.rdata(record, owner, &mut rdata);
         let rdata_len = u16::try_from(rdata.len()).map_err(|_| Full)?.to_be_bytes();
         let (type_class_ttl, _) = head.split_at_checked(head.len() - 2).ok_or(Full)?;
-        self.append(&[labels, tail, type_class_ttl, &rdata_len, &rdata])
+        self.append(&[labels, tail, type_class_ttl, &rdata_len, &rdata])?;
+        Ok(self.len - rdata.len())
     }
 
     fn append(&mut self, parts: &[&[u8]]) -> Result<(), Full> {
@@ -285,7 +345,7 @@ impl<'b> Answer<'b> {
         image: Image<'_>,
         owner: Name<'_>,
         known: Subject,
-    ) -> Result<usize, Full> {
+    ) -> Result<(), Full> {
         let start = self.len;
         let prefix_len = owner.octets().len().saturating_sub(known.len);
         let prefix = owner.octets().get(..prefix_len).unwrap_or(&[]);
@@ -298,7 +358,7 @@ impl<'b> Answer<'b> {
             }
         }
         self.add_records(section, image.n_records);
-        Ok(start)
+        Ok(())
     }
 
     /// Places one record made for this answer: the CNAME of a DNAME substitution (RFC 6672 section 3.1).

@@ -76,7 +76,7 @@ pub struct OptReply {
 
 impl OptReply {
     /// The record's octets. `rcode` gives its upper eight bits.
-    pub(crate) fn octets(self, rcode: Rcode) -> [u8; OPT_LEN] {
+    pub fn octets(self, rcode: Rcode) -> [u8; OPT_LEN] {
         let [payload_high, payload_low] = self.udp_payload.to_be_bytes();
         let [extended_rcode, _] = (rcode.0 << 4).to_be_bytes();
         let flags = if self.dnssec_ok { DO.to_be_bytes()[0] } else { 0 };

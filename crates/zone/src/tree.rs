@@ -400,6 +400,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether both name the same node of the same zone.
+    pub fn is_same_host(&self, other: &Link) -> bool {
+        self.node == other.node
+    }
+
     /// The node that is named; `zone` is the zone that the link is of.
     pub fn node<'z>(&self, zone: &'z Zone) -> Node<'z> {
         zone.node(self.node)

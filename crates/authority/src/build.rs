@@ -1,0 +1,261 @@
+//! Writing the answer: one step for each name of an alias chain, the last of which ends it.
+
+use crate::outcome::{Outcome, Source, classify};
+use crate::receive::{error_answer, opt_reply};
+use crate::{Answered, Plan, Policy, Scratch, Transport};
+use weir_wire::answer::{Answer, Full, Placed, Section, Subject};
+use weir_wire::header::{Flags, Rcode};
+use weir_wire::name::{HashSeed, MAX_NAME_LEN, Name, NameBuf, NameHash, QueryName};
+use weir_wire::query::Query;
+use weir_wire::rtype::Rtype;
+use weir_zone::tree::Link;
+use weir_zone::{Node, Rrset, Zone};
+
+/// Longest chain of aliases that is followed: longer ones are cut there, and a resolver may go on by itself.
+const MAX_ALIASES: usize = 16;
+/// Most hosts whose addresses go along with an answer: with two RRsets each they fill any answer over UDP.
+const MAX_ADDITIONAL_HOSTS: usize = 64;
+
+/// Writes the answer that was planned to `out`; `None` when `out` has no room for a header and the question.
+#[inline]
+pub fn build(
+    plan: &Plan<'_>,
+    query: &Query<'_>,
+    transport: Transport,
+    policy: &Policy,
+    scratch: &mut Scratch,
+    out: &mut [u8],
+) -> Option<Answered> {
+    match *plan {
+        Plan::Error(rcode) => error_answer(query, rcode, transport, policy, out),
+        Plan::Zone { zone, origin_skip, outcome } => {
+            let answer = Answer::begin(out, query, policy.limit(query, transport), opt_reply(query, policy))?;
+            let mut page = Page {
+                answer,
+                zone,
+                qtype: query.qtype,
+                dnssec_ok: query.dnssec_ok(),
+                minimal_any: policy.minimal_any && transport == Transport::Udp,
+                name: Subject::in_question(query.name_len, 0),
+                apex: Subject::in_question(query.name_len, scratch.name.suffix_start(origin_skip)),
+                cacheable: true,
+            };
+            let mut chain = Chain::new(scratch.name.suffix_hash(0));
+            let written = page.write(outcome, &mut chain, scratch.seed, &mut scratch.target);
+            Some(page.finish(written))
+        }
+    }
+}
+
+/// The names that a chain of aliases went through, by hash, so that a loop is left at its first name.
+struct Chain {
+    hashes: [NameHash; MAX_ALIASES],
+    len: usize,
+}
+
+impl Chain {
+    fn new(first: NameHash) -> Chain {
+        Chain { hashes: [first; MAX_ALIASES], len: 1 }
+    }
+
+    /// Takes the next name; false when the chain should end before it.
+    fn go_to(&mut self, hash: NameHash) -> bool {
+        let is_new = !self.hashes.get(..self.len).unwrap_or(&[]).contains(&hash);
+        match self.hashes.get_mut(self.len) {
+            Some(space) if is_new => {
+                *space = hash;
+                self.len += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The answer under construction and what all its steps need.
+struct Page<'z, 'b> {
+    answer: Answer<'b>,
+    zone: &'z Zone,
+    qtype: Rtype,
+    dnssec_ok: bool,
+    minimal_any: bool,
+    /// Where the name in hand stands in the message: the question's, later an alias's target.
+    name: Subject,
+    /// Where the zone's origin stands in the message.
+    apex: Subject,
+    cacheable: bool,
+}
+
+impl<'z> Page<'z, '_> {
+    /// Writes the first outcome and, as long as it is an alias, what its target meets.
+    fn write(
+        &mut self,
+        first: Outcome<'z>,
+        chain: &mut Chain,
+        seed: HashSeed,
+        target: &mut QueryName,
+    ) -> Result<(), Full> {
+        // RFC 1035 section 4.1.1: AA speaks of the first owner name of the answer, wherever a chain leads.
+        if !matches!(first, Outcome::Referral { .. }) {
+            self.answer.set_flag(Flags::AA);
+        }
+        let mut outcome = first;
+        while let Some(next) = self.step(outcome)? {
+            let mut copy = [0; MAX_NAME_LEN];
+            let name = self.answer.name_at(next, &mut copy);
+            // Resolvers discard what lies outside the zone and ask for it themselves, so the chain ends here.
+            if !name.is_at_or_below(self.zone.origin().name()) {
+                return Ok(());
+            }
+            target.set(name, seed);
+            if !chain.go_to(target.suffix_hash(0)) {
+                return Ok(());
+            }
+            self.name = next;
+            let origin_skip = target.n_labels() - self.zone.origin().name().n_labels();
+            outcome = classify(self.zone, self.zone.find(target, origin_skip), self.qtype);
+        }
+        Ok(())
+    }
+
+    /// Writes one outcome; yields where the next name stands when the chain goes on.
+    #[inline]
+    fn step(&mut self, outcome: Outcome<'z>) -> Result<Option<Subject>, Full> {
+        match outcome {
+            Outcome::Rrset { rrset, .. } => {
+                let placed = self.push(Section::Answer, rrset, self.name)?;
+                // Glue is no answer, but the apex's servers may well be known by nothing else.
+                let with_glue = rrset.rtype == Rtype::NS;
+                self.push_addresses(rrset, placed, |node| with_glue || node.covering().is_none());
+                Ok(None)
+            }
+            Outcome::Any { source } => self.any(source).map(|()| None),
+            Outcome::Signatures { source } => self.signatures(source).map(|()| None),
+            Outcome::Alias { cname, .. } => self.alias(cname).map(Some),
+            Outcome::Substitution { node, dname } => self.substitution(node, dname),
+            Outcome::Referral { cut, ns } => self.referral(cut, ns).map(|()| None),
+            Outcome::NoData { .. } => self.negative().map(|()| None),
+            Outcome::NameError { .. } => {
+                // RFC 6604 section 3: the code is that of the last name of a chain.
+                self.answer.set_rcode(Rcode::NXDOMAIN);
+                self.negative().map(|()| None)
+            }
+        }
+    }
+
+    /// Places an RRset with its signatures where they are wanted: both or none.
+    #[inline]
+    fn push(&mut self, section: Section, rrset: Rrset<'z>, owner: Subject) -> Result<Placed, Full> {
+        let mark = self.answer.mark();
+        let placed = self.answer.push(section, rrset.records, owner)?;
+        if self.dnssec_ok && rrset.signatures.n_records > 0 {
+            self.answer.push(section, rrset.signatures, owner).inspect_err(|_| self.answer.rewind(mark))?;
+        }
+        Ok(placed)
+    }
+
+    /// RFC 8482 section 4.1 over UDP: one RRset of the name, whole. Otherwise all of them.
+    fn any(&mut self, source: Source<'z>) -> Result<(), Full> {
+        self.cacheable = false;
+        let n_wanted = if self.minimal_any { 1 } else { usize::MAX };
+        for rrset in source.node().rrsets().take(n_wanted) {
+            self.push(Section::Answer, rrset, self.name)?;
+        }
+        Ok(())
+    }
+
+    fn signatures(&mut self, source: Source<'z>) -> Result<(), Full> {
+        for rrset in source.node().rrsets().filter(|rrset| rrset.signatures.n_records > 0) {
+            self.answer.push(Section::Answer, rrset.signatures, self.name)?;
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, cname: Rrset<'z>) -> Result<Subject, Full> {
+        let placed = self.push(Section::Answer, cname, self.name)?;
+        Ok(self.answer.rdata_name(placed.rdata_at))
+    }
+
+    /// RFC 6672 section 3.2: the DNAME, the CNAME made from it, and on to the substituted name.
+    fn substitution(&mut self, node: Node<'z>, dname: Rrset<'z>) -> Result<Option<Subject>, Full> {
+        // The made CNAME carries labels of the question in the question's case.
+        self.cacheable = false;
+        let owner = self.answer.suffix(self.name, node.owner_len());
+        self.push(Section::Answer, dname, owner)?;
+        let Some(record) = dname.records.iter().next() else { return Ok(None) };
+        let mut copy = [0; MAX_NAME_LEN];
+        let name = self.answer.name_at(self.name, &mut copy);
+        let prefix_len = name.octets().len().saturating_sub(node.owner_len());
+        let prefix = name.octets().get(..prefix_len).unwrap_or(&[]);
+        let substituted = Name::from_octets(record.rdata).and_then(|target| NameBuf::join(prefix, target));
+        let Ok(substituted) = substituted else {
+            // RFC 6672 section 2.2: the substituted name would be too long.
+            self.answer.set_rcode(Rcode::YXDOMAIN);
+            return Ok(None);
+        };
+        let target =
+            self.answer.push_synthesized_cname(self.name, self.zone.class(), record.ttl, substituted.name())?;
+        // The made CNAME is itself what such a query asks for.
+        let is_answered = matches!(self.qtype, Rtype::CNAME | Rtype::ANY);
+        Ok((!is_answered).then_some(target))
+    }
+
+    /// RFC 1034 section 4.3.2 step 3b: the cut's name servers, and their addresses where only this zone has them.
+    fn referral(&mut self, cut: Node<'z>, ns: Rrset<'z>) -> Result<(), Full> {
+        let cut_name = self.answer.suffix(self.name, cut.owner_len());
+        let placed = self.push(Section::Authority, ns, cut_name)?;
+        if self.dnssec_ok && let Some(ds) = cut.rrset(Rtype::DS) {
+            self.push(Section::Authority, ds, cut_name)?;
+        }
+        let is_in_domain = |node: &Node<'_>| node.covering().is_some_and(|covering| covering.is(&cut));
+        // RFC 9471 section 3: a referral without all of its in-domain glue is truncated; sibling glue may be left out.
+        let all_fit = self.push_addresses(ns, placed, is_in_domain);
+        if !all_fit {
+            return Err(Full);
+        }
+        self.push_addresses(ns, placed, |node| !is_in_domain(node));
+        Ok(())
+    }
+
+    /// The SOA that tells how long the denial may be kept (RFC 2308 section 3).
+    fn negative(&mut self) -> Result<(), Full> {
+        match self.zone.negative_soa() {
+            Some(soa) => self.push(Section::Authority, soa, self.apex).map(|_| ()),
+            // A zone is not built without one.
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the addresses of the hosts that an RRset names, of those whose node is `wanted`; yields whether all
+    /// fit.
+    #[inline]
+    fn push_addresses(&mut self, rrset: Rrset<'z>, placed: Placed, wanted: impl Fn(&Node<'z>) -> bool) -> bool {
+        let Some(image_at) = placed.image_at else { return true };
+        let mut seen: [Option<Link>; MAX_ADDITIONAL_HOSTS] = [None; MAX_ADDITIONAL_HOSTS];
+        let mut n_seen = 0;
+        let mut all_fit = true;
+        for link in rrset.links() {
+            let node = link.node(self.zone);
+            let is_repeated = seen.iter().take(n_seen).flatten().any(|earlier| earlier.is_same_host(&link));
+            let Some(space) = seen.get_mut(n_seen).filter(|_| !is_repeated && wanted(&node)) else { continue };
+            *space = Some(link);
+            n_seen += 1;
+            let host = self.answer.name_in_rdata(image_at + link.name_at, node.owner_len());
+            for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
+                all_fit &= self.push(Section::Additional, addresses, host).is_ok();
+            }
+        }
+        self.cacheable &= all_fit;
+        all_fit
+    }
+
+    fn finish(mut self, written: Result<(), Full>) -> Answered {
+        if written.is_err() {
+            // RFC 2181 section 9: something that had to be there did not fit.
+            self.answer.set_flag(Flags::TC);
+            self.cacheable = false;
+        }
+        let rcode = self.answer.rcode();
+        Answered { len: self.answer.finish(), rcode, cacheable: self.cacheable }
+    }
+}
