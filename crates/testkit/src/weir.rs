@@ -18,12 +18,21 @@ pub struct Weir {
 
 impl Weir {
     /// Starts `weir serve` for a folder of zones on a loopback port that it picks itself, and waits until it listens.
-    /// `more` is added to its arguments.
+    /// `more` is added to its arguments. The binary is [`weir_binary`].
     ///
     /// # Panics
     /// When it ends before it listens; the message holds its log.
     pub fn serve(zones: &Path, more: &[&str]) -> Self {
-        let mut command = Command::new(weir_binary());
+        Self::start(weir_binary(), zones, more)
+    }
+
+    /// As [`Weir::serve`], for tests of the `weir` package itself, which know their binary:
+    /// `Weir::start(Path::new(env!("CARGO_BIN_EXE_weir")), ...)`.
+    ///
+    /// # Panics
+    /// As [`Weir::serve`].
+    pub fn start(binary: &Path, zones: &Path, more: &[&str]) -> Self {
+        let mut command = Command::new(binary);
         command.arg("serve").arg("--zones").arg(zones);
         command
             .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"])
