@@ -1,2 +1,57 @@
-//! The `weir` program.
-fn main() {}
+//! The `weir` program: reads its arguments, does what they ask for, and says by its exit code how that went.
+//!
+//! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
+//! is a query's way over UDP and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
+//! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
+//! [`health`] are the commands that serve nothing.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cache;
+mod check;
+mod cli;
+mod config;
+mod counters;
+mod failure;
+mod health;
+mod http;
+mod library;
+mod listen;
+mod log;
+mod metrics;
+mod reload;
+mod responder;
+mod serve;
+mod tcp;
+mod worker;
+
+use cli::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // Wrong usage ends here, with exit code 2.
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Command::Serve(args) => serve::serve(args),
+        Command::Checkzone(args) => check::checkzone(args),
+        Command::Checkconf(args) => check::checkconf(args),
+        Command::Healthcheck(args) => healthcheck(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn healthcheck(args: &cli::HealthcheckArgs) -> Result<(), Failure> {
+    let address = health::check(args).map_err(Failure::new)?;
+    println!("{address} answers");
+    Ok(())
+}

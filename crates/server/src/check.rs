@@ -1,0 +1,162 @@
+//! `weir checkzone` and `weir checkconf`: read everything, report all that is wrong, start nothing.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
+use weir_zone::Zone;
+
+use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
+use crate::config::{self, Config, Mistake};
+use crate::failure::Failure;
+use crate::library::{Diagnostic, Source, Sources, load, load_all, load_from_stdin};
+
+/// Reads one zone file.
+pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
+    let origin = origin(&args.origin)?;
+    let loaded = if args.file == Path::new("-") {
+        load_from_stdin(&origin, HashSeed::random())
+    } else {
+        load(&Source { origin, path: args.file.clone() }, HashSeed::random())
+    };
+    let Some(zone) = loaded.zone else { return Err(Failure::of_lines(loaded.findings)) };
+    for warning in &loaded.findings {
+        eprintln!("{warning}");
+    }
+    println!("{}", loaded_line(&origin, &zone));
+    println!("OK");
+    Ok(())
+}
+
+fn origin(text: &str) -> Result<FoldedBuf, Failure> {
+    match NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)) {
+        Ok(name) => Ok(name.name().fold()),
+        Err(error) => Err(Failure::new(format!("`{text}` is not the name of a zone: {error}"))),
+    }
+}
+
+/// `zone example.com/IN: loaded serial 7`, the root as a dot.
+fn loaded_line(origin: &FoldedBuf, zone: &Zone) -> String {
+    let name = origin.to_string();
+    let name = name.strip_suffix('.').filter(|name| !name.is_empty()).unwrap_or(&name);
+    format!("zone {name}/IN: loaded serial {}", zone.serial())
+}
+
+/// What `weir checkconf` found.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    errors: Vec<Line>,
+    warnings: Vec<Line>,
+    zones: Vec<ZoneLine>,
+    #[serde(skip)]
+    loaded_lines: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    message: String,
+    /// As it is printed without --json.
+    #[serde(skip)]
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ZoneLine {
+    name: String,
+    file: PathBuf,
+    serial: u32,
+    records: u64,
+}
+
+impl From<Mistake> for Line {
+    fn from(mistake: Mistake) -> Line {
+        let text = mistake.to_string();
+        let (line, column) = mistake.place.unzip();
+        Line { file: Some(mistake.path), line, column, message: mistake.message, text }
+    }
+}
+
+impl From<&Diagnostic> for Line {
+    fn from(finding: &Diagnostic) -> Line {
+        let number = |n: u32| usize::try_from(n).ok().filter(|n| *n > 0);
+        Line {
+            file: Some(finding.file.to_path_buf()),
+            line: number(finding.line),
+            column: number(finding.column),
+            message: finding.message.clone(),
+            text: finding.to_string(),
+        }
+    }
+}
+
+impl From<String> for Line {
+    fn from(message: String) -> Line {
+        Line { file: None, line: None, column: None, text: message.clone(), message }
+    }
+}
+
+/// Reads the configuration and every zone.
+pub(crate) fn checkconf(args: &CheckconfArgs) -> Result<(), Failure> {
+    let mut report = Report::default();
+    match read_config(args) {
+        Ok(config) => check_zones(&Sources::of(&config), &mut report),
+        Err(mistakes) => report.errors.extend(mistakes.into_iter().map(Line::from)),
+    }
+    if args.json {
+        print_json(&report);
+    } else {
+        report.warnings.iter().for_each(|warning| eprintln!("{}", warning.text));
+        report.loaded_lines.iter().for_each(|line| println!("{line}"));
+    }
+    match report.errors.as_slice() {
+        [] if args.json => Ok(()),
+        [] => {
+            println!("OK");
+            Ok(())
+        }
+        errors => Err(Failure::of_lines(errors.iter().map(|error| &error.text))),
+    }
+}
+
+/// The configuration that `weir serve` would run by, without its flags.
+fn read_config(args: &CheckconfArgs) -> Result<Config, Vec<Mistake>> {
+    match &args.file {
+        Some(file) => config::read(file),
+        None => Config::for_serve(&ServeArgs::default()),
+    }
+}
+
+fn check_zones(sources: &Sources, report: &mut Report) {
+    let (sources, problems) = match sources.find() {
+        Ok(found) => found,
+        Err(problem) => return report.errors.push(problem.into()),
+    };
+    report.errors.extend(problems.into_iter().map(Line::from));
+    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random())) {
+        let findings = if loaded.zone.is_some() { &mut report.warnings } else { &mut report.errors };
+        findings.extend(loaded.findings.iter().map(Line::from));
+        if let Some(zone) = loaded.zone {
+            report.loaded_lines.push(loaded_line(&source.origin, &zone));
+            report.zones.push(ZoneLine {
+                name: source.origin.to_string(),
+                file: source.path.clone(),
+                serial: zone.serial(),
+                records: zone.n_records(),
+            });
+        }
+    }
+}
+
+fn print_json(report: &Report) {
+    match serde_json::to_string_pretty(report) {
+        Ok(text) => println!("{text}"),
+        // Paths that are not UTF-8 cannot be written as JSON.
+        Err(error) => eprintln!("the report cannot be written as JSON: {error}"),
+    }
+}

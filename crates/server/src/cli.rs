@@ -1,0 +1,202 @@
+//! The command line: what can be asked of `weir`, and the help that teaches it.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, User};
+
+/// An authoritative DNS server with one listener a core.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, max_term_width = 110, disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  weir serve --zones zones --listen 127.0.0.1:5300     serve every *.zone file below ./zones
+  weir checkzone example.com zones/example.com.zone    read a zone file and say what is wrong with it
+  weir checkconf /etc/weir/weir.toml                   read the configuration and every zone it names
+  weir healthcheck --server 127.0.0.1:5300             ask a server whether it answers
+
+`weir COMMAND --help` says more. Exit codes: 0 all is well; 1 what was asked for is wrong; 2 wrong usage.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What `weir` is asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer queries from zone files, over UDP and TCP
+    Serve(ServeArgs),
+    /// Read one zone file and report what is wrong with it
+    Checkzone(CheckzoneArgs),
+    /// Read the configuration and every zone, report all that is wrong, start nothing
+    Checkconf(CheckconfArgs),
+    /// Ask a server whether it answers; exit 0 when it does
+    Healthcheck(HealthcheckArgs),
+}
+
+/// Flags of `weir serve`; each may come from the environment as well.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "\
+Every flag has an environment variable; a flag overrides it, and both override the configuration file.
+Without --config and --zones, /etc/weir/weir.toml is read if it is there, else ./zones is served.
+
+Examples:
+  weir serve --zones zones --listen 127.0.0.1:5300
+  weir serve --zones zones --listen 192.0.2.53 --listen 2001:db8::53 --metrics off
+  weir serve --config /etc/weir/weir.toml --log-format json
+  WEIR_LISTEN=127.0.0.1:5300,[::1]:5300 weir serve --zones zones
+
+Signals: HUP rereads the configuration and changed zones; TERM and INT answer what is in flight, then exit 0.
+Try it:  dig @127.0.0.1 -p 5300 www.example.com")]
+pub(crate) struct ServeArgs {
+    /// Configuration file (TOML); docs/configuration.md lists its keys
+    #[arg(long, value_name = "FILE", env = "WEIR_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Directory to serve: each file NAME.zone in it or below it is the zone NAME; root.zone is the root
+    #[arg(long, value_name = "DIR", env = "WEIR_ZONES")]
+    pub(crate) zones: Option<PathBuf>,
+
+    /// Address to answer on, over UDP and TCP: ip:port, [v6]:port or ip@port; may be repeated
+    /// [default: 0.0.0.0:53 and [::]:53]
+    #[arg(long, value_name = "ADDR", env = "WEIR_LISTEN", value_delimiter = ',')]
+    pub(crate) listen: Vec<ListenAddress>,
+
+    /// UDP worker threads [default: one a CPU that the process may use, affinity and cgroup quota counted]
+    #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
+    pub(crate) workers: Option<NonZeroUsize>,
+
+    /// How UDP queries reach the workers: auto or reuseport [default: auto]
+    #[arg(long, value_name = "HOW", env = "WEIR_INGRESS")]
+    pub(crate) ingress: Option<IngressMode>,
+
+    /// Address of /metrics, /healthz and /readyz, or `off` [default: 127.0.0.1:9153]
+    #[arg(long, value_name = "ADDR", env = "WEIR_METRICS")]
+    pub(crate) metrics: Option<MetricsAddress>,
+
+    /// Size of the answer cache, such as `64 MiB`; 0 switches it off [default: 64 MiB]
+    #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_SIZE")]
+    pub(crate) cache_size: Option<Octets>,
+
+    /// Whom root becomes once the sockets are open: UID:GID, a name, or `keep` [default: 65532:65532]
+    #[arg(long, value_name = "USER", env = "WEIR_USER")]
+    pub(crate) user: Option<User>,
+
+    /// Log lines for people or for machines, on standard error: text or json [default: text]
+    #[arg(long, value_name = "FORMAT", env = "WEIR_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// The least severe lines that are logged [default: info]
+    #[arg(long, value_name = "LEVEL", env = "WEIR_LOG_LEVEL")]
+    pub(crate) log_level: Option<Level>,
+}
+
+/// Arguments of `weir checkzone`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints `zone ORIGIN/IN: loaded serial N` and `OK`, or one line FILE:LINE:COLUMN: WHAT for each mistake and exits 1.
+
+Examples:
+  weir checkzone example.com zones/example.com.zone
+  weir checkzone . root.zone
+  dig @192.0.2.1 example.com AXFR | weir checkzone example.com -")]
+pub(crate) struct CheckzoneArgs {
+    /// Name of the zone, such as example.com
+    #[arg(value_name = "ORIGIN")]
+    pub(crate) origin: String,
+
+    /// Zone file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Arguments of `weir checkconf`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  weir checkconf                          what `weir serve` would read: /etc/weir/weir.toml, or ./zones
+  weir checkconf weir.toml
+  weir checkconf weir.toml --json         {\"errors\": [{\"file\": .., \"line\": .., \"column\": .., \"message\": ..}], ..}")]
+pub(crate) struct CheckconfArgs {
+    /// Configuration file [default: what `weir serve` would read]
+    #[arg(value_name = "FILE", env = "WEIR_CONFIG")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Report as one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir healthcheck`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sends one query over UDP and waits for the answer, whatever it says: a server that answers is healthy.
+Meant for Docker's HEALTHCHECK, where there is no shell:  HEALTHCHECK CMD [\"/weir\", \"healthcheck\"]
+
+Examples:
+  weir healthcheck
+  weir healthcheck --server 127.0.0.1:5300")]
+pub(crate) struct HealthcheckArgs {
+    /// Whom to ask [default: the first address of WEIR_LISTEN, a wildcard as loopback; else port 53 of 127.0.0.1,
+    /// then of ::1]
+    #[arg(long, value_name = "ADDR", env = "WEIR_SERVER")]
+    pub(crate) server: Option<ListenAddress>,
+
+    /// Where the server listens; set in a container for `weir serve`, read here for the same
+    #[arg(long, value_name = "ADDR", env = "WEIR_LISTEN", value_delimiter = ',', hide = true)]
+    pub(crate) listen: Vec<ListenAddress>,
+}
+
+impl HealthcheckArgs {
+    /// Whom to ask, one after the other, until one answers.
+    pub(crate) fn candidates(&self) -> Vec<SocketAddr> {
+        let loopback = |address: SocketAddr| match address {
+            SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
+            SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+                (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
+            }
+            other => other,
+        };
+        match self.server.or(self.listen.first().copied()) {
+            Some(ListenAddress(address)) => vec![loopback(address)],
+            None => {
+                let port = crate::config::DNS_PORT;
+                vec![([127, 0, 0, 1], port).into(), (std::net::Ipv6Addr::LOCALHOST, port).into()]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_serve_has_its_environment_variable() {
+        let cli = Cli::command();
+        let serve = cli.find_subcommand("serve").expect("serve exists");
+        for flag in serve.get_arguments().filter(|flag| flag.get_id() != "help") {
+            let name = format!("WEIR_{}", flag.get_id().as_str().to_uppercase());
+            assert_eq!(flag.get_env().and_then(|env| env.to_str()), Some(name.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_wildcard_is_asked_on_the_loopback() {
+        let args = |server: &str| HealthcheckArgs { server: server.parse().ok(), listen: Vec::new() };
+        assert_eq!(args("0.0.0.0:5300").candidates(), ["127.0.0.1:5300".parse().unwrap()]);
+        assert_eq!(args("[::]:5300").candidates(), ["[::1]:5300".parse().unwrap()]);
+        assert_eq!(args("192.0.2.1").candidates(), ["192.0.2.1:53".parse().unwrap()]);
+        let none = HealthcheckArgs { server: None, listen: Vec::new() };
+        assert_eq!(none.candidates().len(), 2);
+    }
+}

@@ -1,0 +1,291 @@
+//! What the operator asked for: `weir.toml`, then the environment, then flags, each overriding the one before.
+//!
+//! [`Config`] is at once the form of the file and the settings that the program runs by: every key has its default
+//! here and nowhere else, and docs/configuration.md is held in step with it by a test.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+mod read;
+mod values;
+
+pub(crate) use read::{Mistake, read};
+pub(crate) use values::{
+    DNS_PORT, IngressMode, ListenAddress, LogFormat, MetricsAddress, Octets, Span, Steer, User,
+};
+
+use crate::cli::ServeArgs;
+
+/// The file that is read when neither a file nor a zone directory was named.
+pub(crate) const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
+/// The directory that is served when there is no file either.
+const DEFAULT_ZONES: &str = "zones";
+
+/// All settings.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Addresses, workers and the user to become.
+    pub(crate) server: Server,
+    /// The extension mechanism of DNS (RFC 6891).
+    pub(crate) edns: Edns,
+    /// The answer cache.
+    pub(crate) cache: Cache,
+    /// The way of UDP queries to the workers.
+    pub(crate) ingress: Ingress,
+    /// DNS over TCP.
+    pub(crate) tcp: Tcp,
+    /// Log lines.
+    pub(crate) log: Log,
+    /// Zones named one by one, besides the zone directory.
+    pub(crate) zone: Vec<ZoneEntry>,
+}
+
+/// Section `[server]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    /// Addresses to answer on; `None` is port 53 of every address that the host has.
+    pub(crate) listen: Option<Vec<ListenAddress>>,
+    /// Directory of zone files.
+    pub(crate) zones: Option<PathBuf>,
+    /// UDP workers; `None` is one a CPU that the process may use.
+    #[serde(deserialize_with = "count_or_auto")]
+    pub(crate) workers: Option<NonZeroUsize>,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAddress,
+    /// Whom root becomes once the sockets are open.
+    pub(crate) user: User,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server {
+            listen: None,
+            zones: None,
+            workers: None,
+            metrics: MetricsAddress(Some(([127, 0, 0, 1], 9153).into())),
+            // The number that scratch and distroless images use for "nobody in particular".
+            user: User::Ids { uid: 65532, gid: 65532 },
+        }
+    }
+}
+
+/// Section `[edns]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Edns {
+    /// Most octets of an answer over UDP, and what is advertised to clients.
+    #[serde(deserialize_with = "payload_octets")]
+    pub(crate) udp_payload_octets: u16,
+}
+
+impl Default for Edns {
+    fn default() -> Edns {
+        // Fits an IPv6 path of 1,280 octets without fragments (DNS flag day 2020, RFC 9715 section 3.1).
+        Edns { udp_payload_octets: 1232 }
+    }
+}
+
+/// Section `[cache]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cache {
+    /// Size of all shards together; zero switches the cache off.
+    pub(crate) size: Octets,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache { size: Octets(64 << 20) }
+    }
+}
+
+/// Section `[ingress]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Ingress {
+    /// The engine that receives.
+    pub(crate) mode: IngressMode,
+    /// How the kernel chooses a worker.
+    pub(crate) steer: Steer,
+    /// Receive buffer asked of the kernel for each UDP socket.
+    pub(crate) receive_buffer: Octets,
+}
+
+impl Default for Ingress {
+    fn default() -> Ingress {
+        // 4 MiB hold about 5,000 queries of 830 octets of kernel memory: 40 ms of a flood of 120,000 a second.
+        Ingress { mode: IngressMode::Auto, steer: Steer::Hash, receive_buffer: Octets(4 << 20) }
+    }
+}
+
+/// Section `[tcp]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Tcp {
+    /// How long a connection may stay without a query.
+    pub(crate) idle_timeout: Span,
+    /// How long a client may take to accept an answer.
+    pub(crate) write_timeout: Span,
+    /// Most connections at once; `None` is derived from the limit on open files.
+    #[serde(deserialize_with = "count_or_auto")]
+    pub(crate) max_connections: Option<NonZeroUsize>,
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp {
+            // "On the order of a few seconds" (RFC 7766 section 6.2.3).
+            idle_timeout: Span(Duration::from_secs(10)),
+            write_timeout: Span(Duration::from_secs(5)),
+            max_connections: None,
+        }
+    }
+}
+
+/// Section `[log]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    /// Text for people or JSON for machines.
+    pub(crate) format: LogFormat,
+    /// The least severe level that is written.
+    pub(crate) level: Level,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { format: LogFormat::Text, level: Level::Info }
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// What needs mending.
+    Error,
+    /// And what works, but not as asked.
+    Warn,
+    /// And what the server does as a whole.
+    Info,
+    /// And its inner steps.
+    Debug,
+}
+
+/// One `[[zone]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ZoneEntry {
+    /// Origin of the zone.
+    pub(crate) name: String,
+    /// Its master file.
+    pub(crate) file: PathBuf,
+}
+
+/// Reads a positive number, or the word `auto` as `None`.
+fn count_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroUsize>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Count(NonZeroUsize),
+        Word(String),
+    }
+    match Form::deserialize(deserializer) {
+        Ok(Form::Count(count)) => Ok(Some(count)),
+        Ok(Form::Word(word)) if word == "auto" => Ok(None),
+        _ => Err(de::Error::custom("write a number of at least 1, or \"auto\"")),
+    }
+}
+
+/// Reads a UDP payload size: 512 is what every client takes (RFC 1035 section 2.3.4), 4096 the most in use.
+fn payload_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    match u16::deserialize(deserializer) {
+        Ok(octets @ 512..=4096) => Ok(octets),
+        _ => Err(de::Error::custom("write a number of octets from 512 to 4096")),
+    }
+}
+
+impl Config {
+    /// The settings for `weir serve`: the file that was named or found, overridden by environment and flags.
+    pub(crate) fn for_serve(args: &ServeArgs) -> Result<Config, Vec<Mistake>> {
+        let file = args.config.clone().or_else(|| default_file(args.zones.as_deref()));
+        let mut config = match &file {
+            Some(path) => read(path)?,
+            None => Config::default(),
+        };
+        config.apply(args);
+        if config.server.zones.is_none() && file.is_none() {
+            config.server.zones = Some(PathBuf::from(DEFAULT_ZONES));
+        }
+        Ok(config)
+    }
+
+    /// Overrides what flags or the environment say; clap has already given flags their precedence.
+    fn apply(&mut self, args: &ServeArgs) {
+        fn set<T: Clone>(to: &mut T, from: Option<&T>) {
+            if let Some(value) = from {
+                *to = value.clone();
+            }
+        }
+        if !args.listen.is_empty() {
+            self.server.listen = Some(args.listen.clone());
+        }
+        if args.zones.is_some() {
+            self.server.zones.clone_from(&args.zones);
+        }
+        if args.workers.is_some() {
+            self.server.workers = args.workers;
+        }
+        set(&mut self.server.metrics, args.metrics.as_ref());
+        set(&mut self.server.user, args.user.as_ref());
+        set(&mut self.ingress.mode, args.ingress.as_ref());
+        set(&mut self.cache.size, args.cache_size.as_ref());
+        set(&mut self.log.format, args.log_format.as_ref());
+        set(&mut self.log.level, args.log_level.as_ref());
+    }
+
+    /// Keys whose change in the file takes effect only after a restart.
+    pub(crate) fn changed_until_restart(&self, new: &Config) -> Vec<&'static str> {
+        let sections = [
+            ("server.listen", self.server.listen != new.server.listen),
+            ("server.workers", self.server.workers != new.server.workers),
+            ("server.metrics", self.server.metrics != new.server.metrics),
+            ("server.user", self.server.user != new.server.user),
+            ("edns", self.edns != new.edns),
+            ("cache", self.cache != new.cache),
+            ("ingress", self.ingress != new.ingress),
+            ("tcp", self.tcp != new.tcp),
+            ("log", self.log != new.log),
+        ];
+        sections.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+    }
+
+    /// Makes paths of the file relative to the folder that the file is in.
+    fn resolve_paths(&mut self, folder: &Path) {
+        // Joining an empty folder would be the same path; joining an absolute path replaces the folder.
+        if let Some(zones) = &mut self.server.zones {
+            *zones = folder.join(&*zones);
+        }
+        for entry in &mut self.zone {
+            entry.file = folder.join(&entry.file);
+        }
+    }
+}
+
+/// /etc/weir/weir.toml, when it is there and no zone directory was named.
+pub(crate) fn default_file(zones: Option<&Path>) -> Option<PathBuf> {
+    let path = Path::new(DEFAULT_FILE);
+    (zones.is_none() && path.exists()).then(|| path.to_path_buf())
+}
+
+impl fmt::Display for ZoneEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.file.display())
+    }
+}

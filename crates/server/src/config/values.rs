@@ -1,0 +1,327 @@
+//! The values that flags, environment and file have in common, each read from text by one rule.
+//!
+//! Sizes and durations carry their unit in the text (`"64 MiB"`, `"30s"`), so that no reader has to know the unit of
+//! a key. Each type is read by `FromStr`; serde and clap both go through it and therefore accept the same words.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// The port of DNS (RFC 1035 section 4.2.1).
+pub(crate) const DNS_PORT: u16 = 53;
+
+/// Reads a value from a TOML string by its `FromStr`.
+fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err = String>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(de::Error::custom)
+}
+
+macro_rules! deserialize_from_text {
+    ($($of:ty),+) => {
+        $(impl<'de> Deserialize<'de> for $of {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_text(deserializer)
+            }
+        })+
+    };
+}
+
+deserialize_from_text!(Octets, Span, ListenAddress, MetricsAddress, User, IngressMode, Steer, LogFormat);
+
+/// A number of octets: `64 MiB`, `512 KiB`, `1 GiB`, `4096`, `0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Octets(pub(crate) u64);
+
+impl FromStr for Octets {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Octets, String> {
+        let (number, unit) = split_unit(text);
+        let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            _ => return Err(format!("`{text}` is not a size; write it like \"64 MiB\" (KiB, MiB, GiB)")),
+        };
+        let number: u64 = number.parse().map_err(|_| {
+            format!("`{text}` is not a size; write a whole number and a unit like \"64 MiB\"")
+        })?;
+        number.checked_mul(factor).map(Octets).ok_or_else(|| format!("`{text}` is too large a size"))
+    }
+}
+
+impl fmt::Display for Octets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+            if self.0 >> shift > 0 && self.0.is_multiple_of(1 << shift) {
+                return write!(f, "{} {unit}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A duration: `500ms`, `10s`, `5m`, `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let (number, unit) = split_unit(text);
+        let of_unit: fn(u64) -> Option<Duration> = match unit {
+            "ms" => |n| Some(Duration::from_millis(n)),
+            "s" => |n| Some(Duration::from_secs(n)),
+            "m" | "min" => |n| n.checked_mul(60).map(Duration::from_secs),
+            "h" => |n| n.checked_mul(3600).map(Duration::from_secs),
+            _ => return Err(format!("`{text}` is not a duration; write it like \"10s\" (ms, s, m, h)")),
+        };
+        // A year is longer than any wait here; it also keeps sums of durations from overflowing.
+        let longest = Duration::from_secs(365 * 24 * 3600);
+        let duration = number.parse().ok().and_then(of_unit).filter(|&span| span <= longest);
+        duration.map(Span).ok_or_else(|| {
+            format!(
+                "`{text}` is not a duration; write a whole number and a unit like \"10s\", at most a year"
+            )
+        })
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// The digits at the front, and what follows them without the space between.
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end_of_digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end_of_digits);
+    (number, unit.trim_start())
+}
+
+/// An address to answer on: `192.0.2.1:53`, `[2001:db8::1]:53`, `192.0.2.1@53`, or an address alone for port 53.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenAddress(pub(crate) SocketAddr);
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ListenAddress, String> {
+        let text = text.trim();
+        if let Ok(address) = text.parse() {
+            return Ok(ListenAddress(address));
+        }
+        let (ip, port) = match text.rsplit_once('@') {
+            Some((ip, port)) => (ip, port.parse().ok()),
+            None => (text, Some(DNS_PORT)),
+        };
+        let ip = ip.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+        match (ip, port) {
+            (Some(ip), Some(port)) => Ok(ListenAddress(SocketAddr::new(ip, port))),
+            _ => Err(format!("`{text}` is not an address; write ip:port, [v6]:port or ip@port")),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where metrics and health are served, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetricsAddress(pub(crate) Option<SocketAddr>);
+
+impl FromStr for MetricsAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MetricsAddress, String> {
+        if text.trim() == "off" {
+            return Ok(MetricsAddress(None));
+        }
+        let address = text.trim().parse();
+        address.map(|address| MetricsAddress(Some(address))).map_err(|_| {
+            format!("`{text}` is not an address with a port; write it like 127.0.0.1:9153, or `off`")
+        })
+    }
+}
+
+/// Whom to become once the sockets are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Stay who started the program.
+    Keep,
+    /// Become this user and group, with no capability left.
+    Ids {
+        /// User number.
+        uid: u32,
+        /// Group number.
+        gid: u32,
+    },
+}
+
+impl FromStr for User {
+    type Err = String;
+
+    /// Reads `keep`, `UID`, `UID:GID`, or a name from /etc/passwd.
+    fn from_str(text: &str) -> Result<User, String> {
+        let text = text.trim();
+        if text == "keep" {
+            return Ok(User::Keep);
+        }
+        let (user, group) = text.split_once(':').unwrap_or((text, text));
+        if let (Ok(uid), Ok(gid)) = (user.parse(), group.parse()) {
+            return Ok(User::Ids { uid, gid });
+        }
+        let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        user_in(&known, text).ok_or_else(|| {
+            format!("`{text}` is not a user; write UID:GID, a name from /etc/passwd, or `keep`")
+        })
+    }
+}
+
+/// The numbers of user `name` in the text of a passwd file.
+fn user_in(passwd: &str, name: &str) -> Option<User> {
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+    let mut fields = line.split(':').skip(2);
+    Some(User::Ids { uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+}
+
+/// How UDP queries reach the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IngressMode {
+    /// The best that the kernel and the rights of the process allow.
+    Auto,
+    /// One UDP socket a worker and address, joined by SO_REUSEPORT.
+    Reuseport,
+}
+
+impl IngressMode {
+    /// The word that selects it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            IngressMode::Auto => "auto",
+            IngressMode::Reuseport => "reuseport",
+        }
+    }
+}
+
+impl FromStr for IngressMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<IngressMode, String> {
+        match text {
+            "auto" => Ok(IngressMode::Auto),
+            "reuseport" => Ok(IngressMode::Reuseport),
+            "ring" => Err("this build has no packet ring ingress; use auto or reuseport".to_owned()),
+            _ => Err(format!("`{text}` is not an ingress; use auto or reuseport")),
+        }
+    }
+}
+
+/// How the kernel chooses the worker of a UDP query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steer {
+    /// By a hash over addresses and ports: a client port stays with one worker.
+    Hash,
+    /// To the worker on the CPU that received the packet.
+    Cpu,
+}
+
+impl FromStr for Steer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Steer, String> {
+        match text {
+            "hash" => Ok(Steer::Hash),
+            "cpu" => Ok(Steer::Cpu),
+            _ => Err(format!("`{text}` is not a way to steer; use hash or cpu")),
+        }
+    }
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!("`{text}` is not a log format; use text or json")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_carry_their_unit() {
+        let octets = |text: &str| text.parse::<Octets>().map(|octets| octets.0);
+        assert_eq!(octets("64 MiB"), Ok(64 << 20));
+        assert_eq!(octets("512KiB"), Ok(512 << 10));
+        assert_eq!(octets("1g"), Ok(1 << 30));
+        assert_eq!(octets("0"), Ok(0));
+        for wrong in ["", "MiB", "1.5 MiB", "-1", "64 MB/s", "99999999999 GiB"] {
+            assert!(octets(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_carry_their_unit() {
+        let span = |text: &str| text.parse::<Span>().map(|span| span.0);
+        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(span("10 s"), Ok(Duration::from_secs(10)));
+        assert_eq!(span("5m"), Ok(Duration::from_secs(300)));
+        for wrong in ["", "10", "s", "18446744073709551615h", "9000h", "-1s"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn listen_addresses_are_read_in_every_documented_form() {
+        let address = |text: &str| text.parse::<ListenAddress>().map(|address| address.0.to_string());
+        assert_eq!(address("127.0.0.1:5300").as_deref(), Ok("127.0.0.1:5300"));
+        assert_eq!(address("127.0.0.1@5300").as_deref(), Ok("127.0.0.1:5300"));
+        assert_eq!(address("[::1]:5300").as_deref(), Ok("[::1]:5300"));
+        assert_eq!(address("::1@5300").as_deref(), Ok("[::1]:5300"));
+        assert_eq!(address("192.0.2.1").as_deref(), Ok("192.0.2.1:53"));
+        assert_eq!(address("::").as_deref(), Ok("[::]:53"));
+        for wrong in ["", "localhost:53", "127.0.0.1:", "127.0.0.1@66000", ":53"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn users_are_numbers_or_names_of_the_passwd_file() {
+        assert_eq!("65532".parse(), Ok(User::Ids { uid: 65532, gid: 65532 }));
+        assert_eq!("1000:100".parse(), Ok(User::Ids { uid: 1000, gid: 100 }));
+        assert_eq!("keep".parse(), Ok(User::Keep));
+        assert!("no such user".parse::<User>().is_err());
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nweir:x:990:991::/:/bin/false\n";
+        assert_eq!(user_in(passwd, "weir"), Some(User::Ids { uid: 990, gid: 991 }));
+        assert_eq!(user_in(passwd, "wei"), None);
+    }
+}

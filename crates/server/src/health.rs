@@ -1,0 +1,122 @@
+//! `weir healthcheck`: asks a server one question and is content with any answer.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use weir_wire::header::{Flags, HEADER_LEN};
+use weir_wire::name::Name;
+use weir_wire::query;
+use weir_wire::rtype::Rtype;
+
+use crate::cli::HealthcheckArgs;
+
+/// How long one address may take: two addresses and their repetition stay below Docker's usual timeout of 3 s.
+const PATIENCE: Duration = Duration::from_millis(1200);
+/// When the query is sent again: a datagram may be lost on a busy host.
+const REPEAT_AFTER: Duration = Duration::from_millis(400);
+
+/// The address that answered, or why none did.
+pub(crate) fn check(args: &HealthcheckArgs) -> Result<SocketAddr, String> {
+    let mut failures = Vec::new();
+    for address in args.candidates() {
+        match ask(address) {
+            Ok(()) => return Ok(address),
+            Err(error) => failures.push(format!("{address}: {error}")),
+        }
+    }
+    Err(format!("no answer from {}; is the server running, and is --server right?", failures.join(", ")))
+}
+
+/// Asks for the SOA of the root: REFUSED from most servers, and an answer all the same.
+fn ask(server: SocketAddr) -> io::Result<()> {
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Connected: the kernel hands over what comes from the server alone, and its refusals as errors.
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(REPEAT_AFTER))?;
+    let (id, mut message, deadline) = (random_id(), [0; 64], Instant::now() + PATIENCE);
+    let n_octets =
+        query::write(&mut message, id, Name::ROOT, Rtype::SOA, None).ok_or(io::ErrorKind::InvalidData)?;
+    let query = message.get(..n_octets).unwrap_or(&[]);
+    let mut answer = [0; 4096];
+    while Instant::now() < deadline {
+        socket.send(query)?;
+        match socket.recv(&mut answer) {
+            Ok(n_octets) if is_answer(answer.get(..n_octets).unwrap_or(&[]), query) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} ms", PATIENCE.as_millis())))
+}
+
+/// Whether `answer` is a response to `query`: its id, QR set, and the question as asked if there is one.
+fn is_answer(answer: &[u8], query: &[u8]) -> bool {
+    let (Some(header), Some(asked)) = (answer.first_chunk::<HEADER_LEN>(), query.first_chunk::<HEADER_LEN>())
+    else {
+        return false;
+    };
+    let flags = Flags(u16::from_be_bytes([header[2], header[3]]));
+    let has_question = header[4..6] == [0, 1];
+    let question = query.get(HEADER_LEN..).unwrap_or(&[]);
+    header[..2] == asked[..2]
+        && flags.is_response()
+        && (!has_question || answer.get(HEADER_LEN..).is_some_and(|rest| rest.starts_with(question)))
+}
+
+/// An id that is hard to guess: nobody else's late answer passes for this one.
+fn random_id() -> u16 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let [low, high, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    u16::from_ne_bytes([low, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn args(server: SocketAddr) -> HealthcheckArgs {
+        HealthcheckArgs { server: server.to_string().parse().ok(), listen: Vec::new() }
+    }
+
+    /// A server that sends `reply(query)` to one query.
+    fn server(reply: fn(&mut [u8])) -> (SocketAddr, thread::JoinHandle<()>) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let thread = thread::spawn(move || {
+            let mut message = [0; 512];
+            let (n_octets, client) = socket.recv_from(&mut message).unwrap();
+            reply(&mut message[..n_octets]);
+            socket.send_to(&message[..n_octets], client).unwrap();
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn a_server_that_answers_at_all_is_healthy() {
+        let (address, thread) = server(|message| {
+            message[2] |= 0x80;
+            message[3] |= 5;
+        });
+        assert_eq!(check(&args(address)), Ok(address));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn an_echo_of_the_query_is_no_answer() {
+        let (address, thread) = server(|_| {});
+        let error = check(&args(address)).unwrap_err();
+        assert!(error.contains(&address.to_string()), "{error}");
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_port_where_nobody_listens_is_unhealthy_at_once() {
+        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(check(&args(address)).unwrap_err().contains("refused"));
+    }
+}

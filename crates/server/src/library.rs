@@ -1,0 +1,307 @@
+//! The zones that are held: found on disk, loaded aside, replaced only by data that are good.
+//!
+//! invariant: a zone that was served once is served until its file is gone. New data that are bad leave the old ones
+//! in place; a directory that cannot be read leaves everything in place.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tracing::{debug, error, info, warn};
+use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
+use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
+use weir_zone::Zone;
+
+mod files;
+
+pub(crate) use files::{Diagnostic, Loaded, load, load_from_stdin};
+
+use self::files::{Stamp, find_in};
+use crate::config::{Config, ZoneEntry};
+use crate::counters::ZoneCounters;
+use crate::failure::Failure;
+
+/// Zones up to which each has a line of its own at level info.
+const ZONES_TOLD_ONE_BY_ONE: usize = 20;
+
+/// Where zones come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sources {
+    directory: Option<PathBuf>,
+    entries: Vec<ZoneEntry>,
+}
+
+/// A zone's name and its file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// Name of the zone.
+    pub(crate) origin: FoldedBuf,
+    /// Its master file, as it was named or found.
+    pub(crate) path: PathBuf,
+}
+
+impl Sources {
+    /// The zone directory and the zones named one by one.
+    pub(crate) fn of(config: &Config) -> Sources {
+        Sources { directory: config.server.zones.clone(), entries: config.zone.clone() }
+    }
+
+    /// Every zone there is, and what is wrong with names and doubles.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or there is no zone at all.
+    pub(crate) fn find(&self) -> Result<(Vec<Source>, Vec<String>), String> {
+        let mut problems = Vec::new();
+        let mut found: Vec<Source> = Vec::new();
+        for entry in &self.entries {
+            match NameBuf::from_text(entry.name.as_bytes(), Some(Name::ROOT)) {
+                Ok(name) => found.push(Source { origin: name.name().fold(), path: entry.file.clone() }),
+                Err(error) => problems.push(format!("[[zone]] name `{}`: {error}", entry.name)),
+            }
+        }
+        if let Some(directory) = &self.directory {
+            find_in(directory, &mut found, &mut problems)?;
+        }
+        let mut by_origin: BTreeMap<Box<[u8]>, Source> = BTreeMap::new();
+        for source in found {
+            match by_origin.get(source.origin.folded().octets()) {
+                Some(first) => problems.push(format!(
+                    "zone {} has two files: {} is served, {} is not",
+                    source.origin,
+                    first.path.display(),
+                    source.path.display()
+                )),
+                None => {
+                    by_origin.insert(source.origin.folded().octets().into(), source);
+                }
+            }
+        }
+        if by_origin.is_empty() {
+            return Err(self.nothing_there(&problems));
+        }
+        Ok((by_origin.into_values().collect(), problems))
+    }
+
+    fn nothing_there(&self, problems: &[String]) -> String {
+        match (&self.directory, problems.first()) {
+            (_, Some(problem)) => problem.clone(),
+            (Some(directory), None) => format!(
+                "no zone in {}: zone files are named after their zone, such as example.com.zone",
+                directory.display()
+            ),
+            (None, None) => {
+                "no zone: set server.zones to a directory of zone files, or add [[zone]]".to_owned()
+            }
+        }
+    }
+}
+
+/// A zone that is held.
+#[derive(Debug)]
+struct Held {
+    origin: FoldedBuf,
+    /// `None` when it was never good.
+    zone: Option<Arc<Zone>>,
+    /// The files of the last attempt; none when it failed, so that the next reload tries again.
+    stamps: Vec<Stamp>,
+}
+
+impl Held {
+    fn is_current(&self, source: &Source) -> bool {
+        self.stamps.first().is_some_and(|stamp| stamp.path == source.path)
+            && self.stamps.iter().all(Stamp::is_current)
+    }
+}
+
+/// What an update came to.
+#[derive(Debug, Default)]
+pub(crate) struct Update {
+    /// Whether the zone set has to be replaced.
+    pub(crate) changed: bool,
+    /// Things that are wrong; each has been logged.
+    pub(crate) n_problems: usize,
+    /// What was done, for one line of the log.
+    pub(crate) summary: String,
+}
+
+/// All zones that are held.
+#[derive(Debug)]
+pub(crate) struct Library {
+    seed: HashSeed,
+    sources: Sources,
+    /// By origin in wire form.
+    held: BTreeMap<Box<[u8]>, Held>,
+    generation: u64,
+}
+
+impl Library {
+    /// Loads every zone of the configuration.
+    ///
+    /// # Errors
+    /// Nothing can be served: no directory, no zone, or no zone without errors.
+    pub(crate) fn open(config: &Config, seed: HashSeed, counters: &ZoneCounters) -> Result<Library, Failure> {
+        let mut library =
+            Library { seed, sources: Sources::of(config), held: BTreeMap::new(), generation: 0 };
+        let (sources, problems) = library.sources.find().map_err(Failure::new)?;
+        for problem in &problems {
+            error!("{problem}");
+        }
+        let n_zones = sources.len();
+        library.load_changed(sources);
+        library.generation = 1;
+        library.count(counters);
+        let n_broken = library.held.values().filter(|held| held.zone.is_none()).count();
+        if n_broken == n_zones {
+            return Err(Failure::new(format!(
+                "none of {n_zones} zones can be served; mend what is listed above"
+            )));
+        }
+        info!("{} zones loaded, {n_broken} broken", n_zones - n_broken);
+        Ok(library)
+    }
+
+    /// Takes over other sources; the next update goes by them.
+    pub(crate) fn set_sources(&mut self, sources: Sources) {
+        self.sources = sources;
+    }
+
+    /// Looks for new, changed and removed files, and loads what is new.
+    pub(crate) fn update(&mut self) -> Update {
+        let (sources, problems) = match self.sources.find() {
+            Ok(found) => found,
+            Err(problem) => {
+                error!("{problem}; the zones that are served stay");
+                return Update { n_problems: 1, summary: "nothing changed".to_owned(), ..Update::default() };
+            }
+        };
+        for problem in &problems {
+            error!("{problem}");
+        }
+        let n_removed = self.remove_all_but(&sources);
+        let n_before = self.held.len();
+        let n_zones = sources.len();
+        let (n_loaded, n_bad) = self.load_changed(sources);
+        let n_new = self.held.len() - n_before;
+        let changed = n_loaded + n_removed + n_new > 0;
+        self.generation += u64::from(changed);
+        Update {
+            changed,
+            n_problems: n_bad + problems.len(),
+            summary: format!(
+                "{n_loaded} zones loaded, {} unchanged, {n_removed} removed, {n_bad} bad",
+                n_zones - n_loaded - n_bad
+            ),
+        }
+    }
+
+    fn remove_all_but(&mut self, sources: &[Source]) -> usize {
+        let kept: std::collections::HashSet<&[u8]> =
+            sources.iter().map(|source| source.origin.folded().octets()).collect();
+        let n_before = self.held.len();
+        self.held.retain(|origin, held| {
+            let stays = kept.contains(&**origin);
+            if !stays {
+                info!("zone {} is served no longer: its file is gone", held.origin);
+            }
+            stays
+        });
+        n_before - self.held.len()
+    }
+
+    /// Loads the sources that are new or changed; yields how many were loaded and how many are bad.
+    fn load_changed(&mut self, sources: Vec<Source>) -> (usize, usize) {
+        let is_current = |source: &Source| {
+            let held = self.held.get(source.origin.folded().octets());
+            held.is_some_and(|held| held.is_current(source))
+        };
+        let changed: Vec<Source> = sources.into_iter().filter(|source| !is_current(source)).collect();
+        let tell_each = changed.len() <= ZONES_TOLD_ONE_BY_ONE;
+        let (mut n_loaded, mut n_bad) = (0, 0);
+        let all_loaded = load_all(&changed, self.seed);
+        for (source, loaded) in changed.iter().zip(all_loaded) {
+            if self.take(source, loaded, tell_each) {
+                n_loaded += 1;
+            } else {
+                n_bad += 1;
+            }
+        }
+        (n_loaded, n_bad)
+    }
+
+    /// Takes over what was loaded; yields whether it is good.
+    fn take(&mut self, source: &Source, loaded: Loaded, tell: bool) -> bool {
+        for finding in &loaded.findings {
+            if finding.is_error() { error!("{finding}") } else { warn!("{finding}") }
+        }
+        let held = self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held {
+            origin: source.origin,
+            zone: None,
+            stamps: Vec::new(),
+        });
+        let origin = &held.origin;
+        let Some(zone) = loaded.zone else {
+            held.stamps = Vec::new();
+            match &held.zone {
+                Some(old) => {
+                    error!("zone {origin}: the new data are bad; serial {} is still served", old.serial());
+                }
+                None => error!("zone {origin} answers SERVFAIL until its file is mended"),
+            }
+            return false;
+        };
+        if tell {
+            info!("zone {origin}: serial {}, {} records", zone.serial(), zone.n_records());
+        } else {
+            debug!("zone {origin}: serial {}, {} records", zone.serial(), zone.n_records());
+        }
+        held.zone = Some(zone);
+        held.stamps = loaded.stamps;
+        true
+    }
+
+    /// The zones as they are held now.
+    pub(crate) fn zone_set(&self) -> ZoneSet {
+        let mut set = ZoneSetBuilder::new(self.seed);
+        for held in self.held.values() {
+            let state = held.zone.clone().map_or(ZoneState::Broken, ZoneState::Ready);
+            set.add(held.origin, state);
+        }
+        set.finish(self.generation)
+    }
+
+    /// Counts what is held.
+    pub(crate) fn count(&self, counters: &ZoneCounters) {
+        let n_ready = self.held.values().filter(|held| held.zone.is_some()).count();
+        counters.ready.set(n_ready as u64);
+        counters.broken.set((self.held.len() - n_ready) as u64);
+        counters.generation.set(self.generation);
+    }
+}
+
+/// Loads zones on all CPUs, in the order given.
+pub(crate) fn load_all(sources: &[Source], seed: HashSeed) -> Vec<Loaded> {
+    let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+    let next = AtomicUsize::new(0);
+    let load_some = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(number) else { return done };
+            done.push((number, load(source, seed)));
+        }
+    };
+    let mut loaded: Vec<(usize, Loaded)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..n_threads).map(|_| scope.spawn(load_some)).collect();
+        let mut loaded = load_some();
+        for thread in threads {
+            match thread.join() {
+                Ok(more) => loaded.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        loaded
+    });
+    loaded.sort_by_key(|(number, _)| *number);
+    loaded.into_iter().map(|(_, loaded)| loaded).collect()
+}

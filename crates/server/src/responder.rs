@@ -1,0 +1,121 @@
+//! A message's way to its answer, the same for UDP and TCP: read it, look it up, take the answer from the cache or
+//! write it, count it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use weir_authority::{Answered, Policy, Received, Scratch, Transport, ZoneSet};
+use weir_wire::name::HashSeed;
+use weir_wire::query::Query;
+
+use crate::cache::{Asked, Cache};
+use crate::config::Config;
+use crate::counters::AnswerCounters;
+
+/// What is answered from.
+pub(crate) type Zones = ZoneSet;
+/// The zones of the moment: taken without a lock, replaced as a whole.
+pub(crate) type SharedZones = Arc<ArcSwap<Zones>>;
+
+/// What a thread needs to know to make its [`Responder`].
+#[derive(Clone, Debug)]
+pub(crate) struct ResponderConfig {
+    transport: Transport,
+    policy: Policy,
+    seed: HashSeed,
+    cache_octets: u64,
+}
+
+impl ResponderConfig {
+    /// For one of `n_workers` UDP workers, with its share of the cache.
+    pub(crate) fn udp(config: &Config, seed: HashSeed, n_workers: usize) -> ResponderConfig {
+        let cache_octets = config.cache.size.0 / (n_workers.max(1) as u64);
+        ResponderConfig { transport: Transport::Udp, policy: policy(config), seed, cache_octets }
+    }
+
+    /// For a thread that answers over TCP. It has no cache: beside the system calls of a connection, what a cached
+    /// answer saves is nothing.
+    pub(crate) fn tcp(config: &Config, seed: HashSeed) -> ResponderConfig {
+        ResponderConfig { transport: Transport::Tcp, policy: policy(config), seed, cache_octets: 0 }
+    }
+}
+
+fn policy(config: &Config) -> Policy {
+    Policy { udp_payload: config.edns.udp_payload_octets, ..Policy::default() }
+}
+
+/// Answers messages for one thread, in memory that is made once.
+pub(crate) struct Responder {
+    transport: Transport,
+    policy: Policy,
+    scratch: Scratch,
+    cache: Option<Cache>,
+}
+
+impl Responder {
+    /// Makes the memory.
+    pub(crate) fn new(config: &ResponderConfig) -> Responder {
+        Responder {
+            transport: config.transport,
+            policy: config.policy,
+            scratch: Scratch::new(config.seed),
+            cache: (config.cache_octets > 0).then(|| Cache::new(config.cache_octets)),
+        }
+    }
+
+    /// Writes the answer to `message` into `out`; yields its octets, 0 when there is none to give.
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        message: &[u8],
+        zones: &Zones,
+        out: &mut [u8],
+        counters: &AnswerCounters,
+    ) -> usize {
+        counters.queries.add(1);
+        let received = weir_authority::receive(message, self.transport, &self.policy, &mut self.scratch, out);
+        let answered = match received {
+            Received::Silence => None,
+            Received::Answered(answered) => Some(answered),
+            Received::Query(query) => self.look_up(&query, zones, out, counters),
+        };
+        match answered {
+            Some(answered) => {
+                counters.answered(answered.rcode);
+                answered.len
+            }
+            None => {
+                counters.silenced.add(1);
+                0
+            }
+        }
+    }
+
+    /// Answers from the zones. Whether the cache is asked at all is decided by the lookup, before it is touched: a
+    /// plain answer is written in less time than it is found there.
+    #[inline]
+    fn look_up(
+        &mut self,
+        query: &Query<'_>,
+        zones: &Zones,
+        out: &mut [u8],
+        counters: &AnswerCounters,
+    ) -> Option<Answered> {
+        let Responder { transport, policy, scratch, cache } = self;
+        let plan = weir_authority::plan(query, *transport, scratch, zones);
+        match cache {
+            Some(cache) if plan.is_dear(query) => {
+                let asked = Asked { query, transport: *transport, policy, generation: zones.generation() };
+                cache.answer(&plan, &asked, scratch, out, counters)
+            }
+            _ => weir_authority::build(&plan, query, *transport, policy, scratch, out),
+        }
+    }
+
+    /// Counts what the cache holds now.
+    pub(crate) fn note_cache_size(&self, counters: &AnswerCounters) {
+        if let Some(cache) = &self.cache {
+            cache.note_size(counters);
+        }
+    }
+}

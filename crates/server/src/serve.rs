@@ -1,0 +1,274 @@
+//! `weir serve`: the order in which things start, and in which they end.
+//!
+//! Sockets are opened first, then rights are dropped, then threads are started (capabilities belong to threads), then
+//! zones are loaded. Queries that arrive meanwhile wait in the sockets' queues and are answered as soon as that is done.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tracing::{error, info, warn};
+use weir_netio::affinity;
+use weir_netio::privilege::{self, Outcome};
+use weir_netio::reuseport::{self, Opened, WorkerSockets};
+use weir_wire::name::HashSeed;
+
+use crate::cli::ServeArgs;
+use crate::config::{Config, User};
+use crate::counters::{Counters, WorkerCounters};
+use crate::failure::Failure;
+use crate::library::Library;
+use crate::reload::Reloader;
+use crate::responder::{ResponderConfig, SharedZones};
+use crate::worker::{Stop, Worker};
+use crate::{http, listen, log, tcp};
+
+/// Files that are no TCP connections: sockets, zone files under way, metrics clients, what the runtime needs.
+const FILES_BESIDE_CONNECTIONS: u64 = 256;
+/// Most TCP connections when nobody says: at some 10 KiB of kernel and server memory each about 200 MB.
+const MAX_CONNECTIONS_BY_DEFAULT: u64 = 20_000;
+/// How long TCP connections may take to get their last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Answers queries until TERM or INT.
+pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let config = Config::for_serve(args)?;
+    log::start(&config.log);
+    let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
+        warn!("the limit on open files cannot be raised: {error}");
+        1024
+    });
+    let cpus = worker_cpus(&config)?;
+    let opened = listen::open_dns(&config, cpus.clone())?;
+    let http = listen::open_http(&config)?;
+    drop_rights(config.server.user)?;
+    info!(
+        "weir {} with {} workers, ingress {}",
+        env!("CARGO_PKG_VERSION"),
+        cpus.len(),
+        config.ingress.mode.word()
+    );
+
+    let counters = Arc::new(counters(&cpus, &opened));
+    let runtime = runtime(cpus.len())?;
+    if let Some(listener) = http {
+        serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
+    }
+    let seed = HashSeed::random();
+    let library = Library::open(&config, seed, &counters.zones)?;
+    let zones: SharedZones = Arc::new(ArcSwap::from_pointee(library.zone_set()));
+    let limits = tcp_limits(&config, n_files);
+    let reloader =
+        Reloader::new(library, args.clone(), config.clone(), Arc::clone(&zones), Arc::clone(&counters));
+    let house = House { runtime, config, counters, zones, seed, limits };
+    let mut open = house.open(opened)?;
+    house.counters.set_ready(true);
+    info!("ready");
+    let outcome = house.run(&mut open.failed, reloader);
+    house.close(open);
+    outcome
+}
+
+/// The CPU of each worker.
+fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
+    let allowed = affinity::allowed_cpus()
+        .map_err(|error| Failure::new(format!("the CPUs of this process cannot be read: {error}")))?;
+    let n_workers = config.server.workers.map_or_else(affinity::default_workers, usize::from);
+    Ok(affinity::cpus_for_workers(&allowed, n_workers))
+}
+
+/// Becomes the configured user when root, and gives up every capability.
+fn drop_rights(user: User) -> Result<(), Failure> {
+    let User::Ids { uid, gid } = user else {
+        if privilege::is_root() {
+            warn!("stays root, as asked by `keep`; a server that only answers needs no rights");
+        }
+        return Ok(());
+    };
+    match privilege::drop_to(uid, gid) {
+        Ok(Outcome::Dropped) => info!("runs as user {uid} of group {gid} from here on"),
+        Ok(Outcome::NeverHad) => {}
+        Ok(Outcome::Kept { reason }) => warn!("stays root: {reason}"),
+        Err(error) => {
+            return Err(Failure::new(format!(
+                "rights cannot be dropped: {error}; choose another user with --user, or `--user keep`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn counters(cpus: &[usize], opened: &Opened) -> Counters {
+    let addresses = || opened.listeners.iter().map(|listeners| listeners.address);
+    let workers = cpus.iter().map(|&cpu| WorkerCounters::new(cpu, addresses())).collect();
+    Counters::new(workers, cpus.len())
+}
+
+/// The runtime of everything but UDP. Its threads are not pinned: the scheduler moves them to where there is time.
+fn runtime(n_threads: usize) -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(n_threads)
+        .thread_name("weir-tcp")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("threads cannot be started: {error}")))
+}
+
+fn serve_http(
+    runtime: &Runtime,
+    listener: std::net::TcpListener,
+    config: &Config,
+    counters: Arc<Counters>,
+) -> Result<(), Failure> {
+    let wrong = |error: io::Error| Failure::new(format!("metrics cannot be served: {error}"));
+    let address = listener.local_addr().map_err(wrong)?;
+    let _in_runtime = runtime.enter();
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(wrong)?;
+    runtime.spawn(async move {
+        if let Err(error) = http::serve(listener, counters).await {
+            error!("metrics are served no longer: {error}");
+        }
+    });
+    log::metrics(config.log.format, address);
+    Ok(())
+}
+
+fn tcp_limits(config: &Config, n_files: u64) -> tcp::Limits {
+    let possible = n_files.saturating_sub(FILES_BESIDE_CONNECTIONS).max(1);
+    let asked = config.tcp.max_connections.map(|n| n.get() as u64);
+    let most = asked.unwrap_or(MAX_CONNECTIONS_BY_DEFAULT).min(possible);
+    if let Some(asked) = asked.filter(|asked| *asked > most) {
+        warn!("tcp.max_connections = {asked} is more than the limit on open files allows: {most} it is");
+    }
+    tcp::Limits {
+        idle_timeout: config.tcp.idle_timeout.0,
+        write_timeout: config.tcp.write_timeout.0,
+        max_connections: usize::try_from(most).unwrap_or(usize::MAX),
+    }
+}
+
+/// What the parts of the server share.
+struct House {
+    runtime: Runtime,
+    config: Config,
+    counters: Arc<Counters>,
+    zones: SharedZones,
+    seed: HashSeed,
+    limits: tcp::Limits,
+}
+
+/// What has to be closed in the end.
+struct Open {
+    workers: Vec<JoinHandle<()>>,
+    stop: Arc<Stop>,
+    /// What a worker that had to give up says.
+    failed: mpsc::UnboundedReceiver<String>,
+    stopping: watch::Sender<bool>,
+    /// Ends when the last connection has.
+    connections: mpsc::Receiver<()>,
+}
+
+impl House {
+    /// Starts the workers and TCP, and says where queries are answered.
+    fn open(&self, opened: Opened) -> Result<Open, Failure> {
+        let addresses: Vec<_> = opened.listeners.iter().map(|listeners| listeners.address).collect();
+        let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+        for WorkerSockets { udp: sockets, tcp: listeners } in reuseport::by_worker(opened.listeners) {
+            udp.push(sockets);
+            tcp.extend(listeners);
+        }
+        let stop =
+            Stop::new().map_err(|error| Failure::new(format!("workers cannot be started: {error}")))?;
+        let stop = Arc::new(stop);
+        let (failed_sender, failed) = mpsc::unbounded_channel();
+        let n_shards = udp.len();
+        let workers = udp.into_iter().enumerate().map(|(number, sockets)| Worker {
+            number,
+            sockets,
+            responder: ResponderConfig::udp(&self.config, self.seed, n_shards),
+            zones: Arc::clone(&self.zones),
+            counters: Arc::clone(&self.counters),
+            stop: Arc::clone(&stop),
+        });
+        let workers =
+            workers.map(|worker| start_worker(worker, failed_sender.clone())).collect::<Result<_, _>>()?;
+        let (stopping, connections) = self.open_tcp(tcp)?;
+        for address in addresses {
+            log::listening(self.config.log.format, address);
+        }
+        Ok(Open { workers, stop, failed, stopping, connections })
+    }
+
+    fn open_tcp(
+        &self,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> Result<(watch::Sender<bool>, mpsc::Receiver<()>), Failure> {
+        let responder = ResponderConfig::tcp(&self.config, self.seed);
+        let service =
+            tcp::Service::new(self.limits, responder, Arc::clone(&self.zones), Arc::clone(&self.counters));
+        let (stopping, is_stopping) = watch::channel(false);
+        let (alive, connections) = mpsc::channel(1);
+        let _in_runtime = self.runtime.enter();
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)
+                .map_err(|error| Failure::new(format!("TCP connections cannot be accepted: {error}")))?;
+            self.runtime.spawn(Arc::clone(&service).accept(listener, is_stopping.clone(), alive.clone()));
+        }
+        Ok((stopping, connections))
+    }
+
+    /// Waits for a signal to end, and rereads on HUP until then.
+    fn run(&self, failed: &mut mpsc::UnboundedReceiver<String>, reloader: Reloader) -> Result<(), Failure> {
+        let no_signals = |error: io::Error| Failure::new(format!("signals cannot be received: {error}"));
+        self.runtime.block_on(async {
+            let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+            let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
+            tokio::spawn(reloader.reload_on(hang_up));
+            tokio::select! {
+                _ = terminate.recv() => info!("TERM: answering what is in flight"),
+                _ = interrupt.recv() => info!("INT: answering what is in flight"),
+                Some(reason) = failed.recv() => return Err(Failure::new(reason)),
+            }
+            Ok(())
+        })
+    }
+
+    /// Answers what is in flight, within bounds, and ends all threads.
+    fn close(self, open: Open) {
+        let Open { workers, stop, stopping, mut connections, failed: _ } = open;
+        self.counters.set_ready(false);
+        stop.stop();
+        // Nobody listens when every accept loop and connection has ended already.
+        let _ = stopping.send(true);
+        for worker in workers {
+            // A worker panicked: the process has ended (release), or it has been reported by the panic's message.
+            let _ = worker.join();
+        }
+        self.runtime.block_on(async {
+            // Resolves with `None` once the last holder of a sender is gone.
+            let _ = tokio::time::timeout(LAST_ANSWERS, connections.recv()).await;
+        });
+        // A reload under way would only delay the end.
+        self.runtime.shutdown_background();
+        info!("stopped");
+    }
+}
+
+fn start_worker(worker: Worker, failed: mpsc::UnboundedSender<String>) -> Result<JoinHandle<()>, Failure> {
+    let number = worker.number;
+    std::thread::Builder::new()
+        .name(format!("weir-udp-{number}"))
+        .spawn(move || {
+            if let Err(error) = worker.run() {
+                // Nobody listens when the server is ending anyway.
+                let _ = failed.send(format!("worker {number} cannot go on: {error}; start weir anew"));
+            }
+        })
+        .map_err(|error| Failure::new(format!("worker {number} cannot be started: {error}")))
+}

@@ -1,0 +1,248 @@
+//! DNS over TCP (RFC 7766): connections are many and idle, so each is a small task that owns no buffer.
+//!
+//! A connection waits until something can be read, has its turn on the desk of whatever thread it runs on, and waits
+//! again. Queries are pipelined: all that have arrived are answered in one turn, and leave in one write. There is no
+//! task a query.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, sleep_until, timeout};
+
+mod seats;
+mod turn;
+
+use self::seats::{Seat, Seats};
+use self::turn::{Backlog, Budget, Desk, Turn};
+use crate::counters::Counters;
+use crate::responder::{Responder, ResponderConfig, SharedZones};
+
+/// Octets that all connections together may hold over for slow clients.
+const BACKLOG_BUDGET_OCTETS: usize = 64 << 20;
+/// How long queries that are under way when the server stops may take to arrive.
+const LAST_QUERIES: Duration = Duration::from_millis(100);
+/// Pause after an accept that failed for want of files or memory, so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a connection may take of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How long a connection may stay without a query.
+    pub(crate) idle_timeout: Duration,
+    /// How long a client may take to accept an answer.
+    pub(crate) write_timeout: Duration,
+    /// Most connections at once.
+    pub(crate) max_connections: usize,
+}
+
+/// What all connections share.
+pub(crate) struct Service {
+    limits: Limits,
+    responder: ResponderConfig,
+    zones: SharedZones,
+    counters: Arc<Counters>,
+    seats: Arc<Seats>,
+    budget: Budget,
+    /// Threads that have a desk, for each to find its own counters.
+    n_desks: AtomicUsize,
+}
+
+thread_local! {
+    /// The desk of this thread and the index of its counters. A process runs one service.
+    static DESK: RefCell<Option<(Desk, usize)>> = const { RefCell::new(None) };
+}
+
+impl Service {
+    /// A service that answers from `zones`.
+    pub(crate) fn new(
+        limits: Limits,
+        responder: ResponderConfig,
+        zones: SharedZones,
+        counters: Arc<Counters>,
+    ) -> Arc<Service> {
+        let seats = Seats::new(limits.max_connections);
+        let budget = Budget::new(BACKLOG_BUDGET_OCTETS);
+        Arc::new(Service { limits, responder, zones, counters, seats, budget, n_desks: AtomicUsize::new(0) })
+    }
+
+    /// Accepts connections until `stopping` turns true; each keeps a clone of `alive` until it is over.
+    pub(crate) async fn accept(
+        self: Arc<Service>,
+        listener: TcpListener,
+        mut stopping: watch::Receiver<bool>,
+        alive: mpsc::Sender<()>,
+    ) {
+        loop {
+            let accepted = tokio::select! {
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => self.admit(stream, stopping.clone(), alive.clone()),
+                Err(error) => self.accept_failed(&error).await,
+            }
+        }
+    }
+
+    fn admit(
+        self: &Arc<Service>,
+        stream: TcpStream,
+        stopping: watch::Receiver<bool>,
+        alive: mpsc::Sender<()>,
+    ) {
+        let (seat, evicted) = self.seats.take();
+        self.counters.tcp.accepted.add_shared(1);
+        self.counters.tcp.open.add_shared(1);
+        self.counters.tcp.evicted.add_shared(u64::from(evicted));
+        // Without it the kernel may hold an answer back to join it with the next; a refusal costs only time.
+        let _ = stream.set_nodelay(true);
+        let service = Arc::clone(self);
+        tokio::spawn(async move {
+            let end = service.converse(&stream, &seat, stopping).await;
+            service.count_end(end);
+            drop(alive);
+        });
+    }
+
+    /// Out of files or memory: make room. All else (ECONNABORTED ...) concerns the one connection that is gone.
+    async fn accept_failed(&self, error: &io::Error) {
+        self.counters.tcp.accept_errors.add_shared(1);
+        let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
+        if !gone {
+            let evicted = self.seats.evict_longest_idle();
+            self.counters.tcp.evicted.add_shared(u64::from(evicted));
+            sleep(ACCEPT_PAUSE).await;
+        }
+    }
+
+    fn count_end(&self, end: End) {
+        let tcp = &self.counters.tcp;
+        tcp.open.subtract_shared(1);
+        match end {
+            End::Done => tcp.closed.add_shared(1),
+            End::TimedOut => tcp.timed_out.add_shared(1),
+            End::Failed => tcp.failed.add_shared(1),
+            // Counted when it was asked to leave.
+            End::Evicted => {}
+        }
+    }
+
+    /// Runs a connection to its end.
+    async fn converse(&self, stream: &TcpStream, seat: &Seat, mut stopping: watch::Receiver<bool>) -> End {
+        let mut backlog = Backlog::default();
+        let end = loop {
+            match self.wait(stream, seat, &mut stopping).await {
+                Wake::Readable => {}
+                // What has arrived, or is about to, is answered; then the connection ends.
+                Wake::Stopping => {
+                    let _ = timeout(LAST_QUERIES, stream.readable()).await;
+                    self.turns(stream, seat, &mut backlog).await;
+                    break End::Done;
+                }
+                Wake::Ended(end) => break end,
+            }
+            if let Some(end) = self.turns(stream, seat, &mut backlog).await {
+                break end;
+            }
+        };
+        backlog.clear(&self.budget);
+        end
+    }
+
+    async fn wait(&self, stream: &TcpStream, seat: &Seat, stopping: &mut watch::Receiver<bool>) -> Wake {
+        let deadline = seat.idle_deadline(self.limits.idle_timeout);
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => Wake::Stopping,
+            () = seat.asked_to_leave() => Wake::Ended(End::Evicted),
+            readable = stream.readable() => match readable {
+                Ok(()) => Wake::Readable,
+                Err(_) => Wake::Ended(End::Failed),
+            },
+            () = sleep_until(deadline.into()) => Wake::Ended(End::TimedOut),
+        }
+    }
+
+    /// Takes turns until there is nothing left to answer; yields how the connection ended, if it did.
+    async fn turns(&self, stream: &TcpStream, seat: &Seat, backlog: &mut Backlog) -> Option<End> {
+        loop {
+            match self.turn(stream, backlog) {
+                Turn::Waiting { n_queries } => {
+                    note_queries(seat, n_queries);
+                    return None;
+                }
+                Turn::Again { n_queries } => {
+                    note_queries(seat, n_queries);
+                    tokio::task::yield_now().await;
+                }
+                Turn::Blocked => {
+                    seat.note_activity();
+                    let written = timeout(self.limits.write_timeout, write_out(stream, backlog)).await;
+                    if !matches!(written, Ok(Ok(()))) {
+                        return Some(End::Failed);
+                    }
+                }
+                Turn::Finished => return Some(End::Done),
+                Turn::Failed => return Some(End::Failed),
+            }
+        }
+    }
+
+    /// One turn on this thread's desk.
+    fn turn(&self, stream: &TcpStream, backlog: &mut Backlog) -> Turn {
+        DESK.with_borrow_mut(|desk| {
+            let (desk, index) = desk.get_or_insert_with(|| {
+                let index = self.n_desks.fetch_add(1, Ordering::Relaxed);
+                (Desk::new(Responder::new(&self.responder)), index)
+            });
+            // The runtime has as many threads as there are counters.
+            let Some(counters) = self.counters.tcp_answers.get(*index) else { return Turn::Failed };
+            desk.turn(stream, backlog, &self.budget, &self.zones.load(), counters)
+        })
+    }
+}
+
+/// Only whole queries count: who sends an octet now and then is idle all the same.
+fn note_queries(seat: &Seat, n_queries: usize) {
+    if n_queries > 0 {
+        seat.note_activity();
+    }
+}
+
+/// Why a connection stopped waiting.
+enum Wake {
+    Readable,
+    Stopping,
+    Ended(End),
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// By the client's wish, or the server's end.
+    Done,
+    TimedOut,
+    Evicted,
+    Failed,
+}
+
+/// Writes the backlog's output, waiting for the client.
+async fn write_out(stream: &TcpStream, backlog: &mut Backlog) -> io::Result<()> {
+    let output = std::mem::take(&mut backlog.output);
+    let mut rest = output.as_slice();
+    while !rest.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n_octets) => rest = rest.get(n_octets..).unwrap_or(&[]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

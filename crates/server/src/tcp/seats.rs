@@ -1,0 +1,182 @@
+//! Who is connected, and who has to go when the house is full.
+//!
+//! At the cap the connection that has been idle longest is closed for the new one (RFC 7766 section 6.2.3). Being
+//! active costs a connection one store; the order is kept lazily: a heap of last-known times, in which an entry that
+//! proves outdated is put back with the time that is true now. The first entry that is not outdated is the longest
+//! idle, since every other one was active at least as recently as its entry says.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+/// All seats of the server.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    /// Most connections at once.
+    n_seats: usize,
+    /// Where time starts; seats keep microseconds since then.
+    start: Instant,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next_id: u64,
+    by_id: HashMap<u64, Arc<Occupancy>>,
+    /// Last-known time of activity and id; entries of connections that are gone are skipped when they come up.
+    by_idleness: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+#[derive(Debug)]
+struct Occupancy {
+    last_active_us: AtomicU64,
+    asked_to_leave: Notify,
+}
+
+/// A connection's place; it is given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    id: u64,
+    occupancy: Arc<Occupancy>,
+}
+
+impl Seats {
+    /// A house with `n_seats` seats, at least one.
+    pub(crate) fn new(n_seats: usize) -> Arc<Seats> {
+        Arc::new(Seats { n_seats: n_seats.max(1), start: Instant::now(), taken: Mutex::default() })
+    }
+
+    /// A seat, and whether the connection that was idle longest is asked to leave for it.
+    pub(crate) fn take(self: &Arc<Seats>) -> (Seat, bool) {
+        let now_us = self.now_us();
+        let occupancy =
+            Arc::new(Occupancy { last_active_us: AtomicU64::new(now_us), asked_to_leave: Notify::new() });
+        let mut taken = self.lock();
+        let evicted = taken.by_id.len() >= self.n_seats && taken.evict_longest_idle();
+        let id = taken.next_id;
+        taken.next_id += 1;
+        taken.by_id.insert(id, Arc::clone(&occupancy));
+        taken.by_idleness.push(Reverse((now_us, id)));
+        taken.forget_the_gone();
+        drop(taken);
+        (Seat { seats: Arc::clone(self), id, occupancy }, evicted)
+    }
+
+    /// Asks the connection that was idle longest to leave; yields whether there was one.
+    pub(crate) fn evict_longest_idle(&self) -> bool {
+        self.lock().evict_longest_idle()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // Nothing panics while the lock is held, and the maps would be whole if it did.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Taken {
+    fn evict_longest_idle(&mut self) -> bool {
+        while let Some(Reverse((known_us, id))) = self.by_idleness.pop() {
+            let Some(occupancy) = self.by_id.get(&id) else { continue };
+            let last_active_us = occupancy.last_active_us.load(Ordering::Relaxed);
+            if last_active_us > known_us {
+                self.by_idleness.push(Reverse((last_active_us, id)));
+                continue;
+            }
+            occupancy.asked_to_leave.notify_one();
+            self.by_id.remove(&id);
+            return true;
+        }
+        false
+    }
+
+    /// Keeps the heap at no more than twice the connections there are: rebuilt rarely enough to cost little each.
+    fn forget_the_gone(&mut self) {
+        if self.by_idleness.len() > 2 * self.by_id.len() + 64 {
+            let by_id = &self.by_id;
+            self.by_idleness.retain(|Reverse((_, id))| by_id.contains_key(id));
+        }
+    }
+}
+
+impl Seat {
+    /// Notes that the client sent a whole query just now.
+    pub(crate) fn note_activity(&self) {
+        self.occupancy.last_active_us.store(self.seats.now_us(), Ordering::Relaxed);
+    }
+
+    /// When the connection will have been idle for `timeout`.
+    pub(crate) fn idle_deadline(&self, timeout: Duration) -> Instant {
+        let last_active = Duration::from_micros(self.occupancy.last_active_us.load(Ordering::Relaxed));
+        self.seats.start + last_active + timeout
+    }
+
+    /// Resolves when the connection has to make room for another one.
+    pub(crate) async fn asked_to_leave(&self) {
+        self.occupancy.asked_to_leave.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.lock().by_id.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sets the time of activity, so that the tests depend on no clock.
+    fn active_at(seat: &Seat, us: u64) {
+        seat.occupancy.last_active_us.store(us, Ordering::Relaxed);
+    }
+
+    fn is_asked_to_leave(seat: &Seat) -> bool {
+        use std::task::{Context, Poll, Waker};
+        let asked = std::pin::pin!(seat.asked_to_leave());
+        asked.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    #[test]
+    fn at_the_cap_the_longest_idle_connection_leaves() {
+        let seats = Seats::new(3);
+        let early: Vec<Seat> = (0..3).map(|_| seats.take().0).collect();
+        // All of them were active after they came, in another order.
+        for (seat, us) in early.iter().zip([3_000_000, 1_000_000, 2_000_000]) {
+            active_at(seat, us);
+        }
+        let (_late, evicted) = seats.take();
+        assert!(evicted);
+        assert_eq!(early.iter().map(is_asked_to_leave).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[test]
+    fn a_seat_given_back_is_free() {
+        let seats = Seats::new(2);
+        for _ in 0..1_000 {
+            let (_seat, evicted) = seats.take();
+            assert!(!evicted);
+        }
+        let taken = seats.lock();
+        assert!(taken.by_id.is_empty());
+        assert!(
+            taken.by_idleness.len() <= 65,
+            "entries of the gone are forgotten: {}",
+            taken.by_idleness.len()
+        );
+    }
+
+    #[test]
+    fn nobody_is_asked_to_leave_an_empty_house() {
+        assert!(!Seats::new(2).evict_longest_idle());
+    }
+}

@@ -1,0 +1,187 @@
+//! A UDP worker: one pinned thread, one batch of memory, no lock, no allocation and no log line between receiving and
+//! sending.
+//!
+//! The rhythm is: receive a batch, take one snapshot of the zones for all of it, answer each query straight into the
+//! send buffer, send the batch; and every so often look after the counters and see whether it is time to stop.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+use weir_netio::affinity;
+use weir_netio::batch::{Batch, BatchConfig};
+use weir_netio::drops::SocketMemory;
+use weir_netio::event::EventFd;
+use weir_netio::ingress::Ingress;
+use weir_netio::udp::UdpEngine;
+
+use crate::counters::{Counters, WorkerCounters};
+use crate::responder::{Responder, ResponderConfig, SharedZones};
+
+/// The longest sleep without a query: how late a worker may notice that it has to stop.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How often kernel drops and the size of the cache are read.
+const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+/// Batches between two looks at the clock under load: at 64 queries of some 4 us each about 8 ms.
+const BATCHES_BETWEEN_LOOKS: u32 = 32;
+/// How long queries that arrived before the end are still answered, if they do not run out before.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+
+/// Tells workers to stop.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    stopping: AtomicBool,
+    wake: EventFd,
+}
+
+impl Stop {
+    /// Nobody has to stop yet.
+    pub(crate) fn new() -> io::Result<Stop> {
+        Ok(Stop { stopping: AtomicBool::new(false), wake: EventFd::new()? })
+    }
+
+    /// Tells every worker to answer what has arrived and then to end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        // It fails only when it was notified 2^64 times; workers look at the flag within INTERVAL anyway.
+        let _ = self.wake.notify();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// What a worker is made of.
+pub(crate) struct Worker {
+    /// Its number, which is the place of its counters.
+    pub(crate) number: usize,
+    /// Its sockets, one an address.
+    pub(crate) sockets: Vec<UdpEngine>,
+    /// How it answers.
+    pub(crate) responder: ResponderConfig,
+    /// What it answers from.
+    pub(crate) zones: SharedZones,
+    /// What it counts.
+    pub(crate) counters: Arc<Counters>,
+    /// When it ends.
+    pub(crate) stop: Arc<Stop>,
+}
+
+impl Worker {
+    /// Answers until told to stop.
+    ///
+    /// # Errors
+    /// A socket is of no use any more: the server has to be started anew.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let Some(counters) = self.counters.workers.get(self.number) else { return Ok(()) };
+        if let Err(error) = affinity::pin_current_thread(counters.cpu) {
+            warn!("worker {}: not pinned to CPU {}: {error}", self.number, counters.cpu);
+        }
+        let mut round = Round {
+            ingress: Ingress::new(self.sockets, &self.stop.wake, INTERVAL)?,
+            batch: Batch::new(BatchConfig { query_octets: MAX_QUERY_OCTETS, ..BatchConfig::default() }),
+            responder: Responder::new(&self.responder),
+            zones: &self.zones,
+            counters,
+        };
+        let mut upkeep = Upkeep::new(&round.ingress);
+        while !self.stop.is_stopping() {
+            for _ in 0..BATCHES_BETWEEN_LOOKS {
+                if round.run()? == 0 {
+                    break;
+                }
+            }
+            upkeep.when_due(&round);
+        }
+        round.drain()
+    }
+}
+
+/// Octets kept of a query: those of a question, EDNS with cookies and a signature fit several times over (a name has
+/// 255 octets, RFC 8945's TSIG some 150). Longer datagrams are cut and answered with FORMERR.
+const MAX_QUERY_OCTETS: usize = 2048;
+
+/// One worker's loop, a batch at a time.
+struct Round<'w> {
+    ingress: Ingress,
+    batch: Batch,
+    responder: Responder,
+    zones: &'w SharedZones,
+    counters: &'w WorkerCounters,
+}
+
+impl Round<'_> {
+    /// Receives a batch, answers it, sends the answers; yields how many queries there were.
+    fn run(&mut self) -> io::Result<usize> {
+        let n_queries = self.ingress.receive(&mut self.batch)?;
+        if n_queries == 0 {
+            return Ok(0);
+        }
+        self.counters.batches.add(1);
+        self.answer_all(n_queries);
+        let report = self.ingress.send(&mut self.batch)?;
+        if report.dropped + report.failed > 0 {
+            self.counters.send_dropped.add(report.dropped as u64);
+            self.counters.send_failed.add(report.failed as u64);
+        }
+        Ok(n_queries)
+    }
+
+    fn answer_all(&mut self, n_queries: usize) {
+        let zones = self.zones.load();
+        for i in 0..n_queries {
+            let exchange = self.batch.exchange(i);
+            if exchange.peer.port() == 0 {
+                self.counters.port_zero.add(1);
+                continue;
+            }
+            if exchange.truncated {
+                self.counters.overlong.add(1);
+            }
+            let n_octets =
+                self.responder.answer(exchange.query, &zones, exchange.answer, &self.counters.answers);
+            self.batch.answer(i, n_octets);
+        }
+    }
+
+    /// Answers what has arrived until nothing is left, or the time for it is over.
+    fn drain(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        while self.run()? > 0 && Instant::now() < deadline {}
+        Ok(())
+    }
+}
+
+/// What a worker does besides answering, once a second.
+struct Upkeep {
+    due: Instant,
+    /// The kernel's drop counter of each socket when it was last read; it wraps at 2^32.
+    drops_seen: Vec<u32>,
+}
+
+impl Upkeep {
+    fn new(ingress: &Ingress) -> Upkeep {
+        Upkeep { due: Instant::now() + UPKEEP_EVERY, drops_seen: vec![0; ingress.engines().len()] }
+    }
+
+    fn when_due(&mut self, round: &Round<'_>) {
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        self.due = now + UPKEEP_EVERY;
+        let sockets = round.ingress.engines().iter().zip(&round.counters.kernel_drops);
+        for ((engine, (_, counter)), seen) in sockets.zip(&mut self.drops_seen) {
+            use std::os::fd::AsFd;
+            // A kernel without the counter (before 4.13) leaves it at zero.
+            if let Ok(memory) = SocketMemory::read(engine.as_fd()) {
+                counter.add(u64::from(memory.drops.wrapping_sub(*seen)));
+                *seen = memory.drops;
+            }
+        }
+        round.responder.note_cache_size(&round.counters.answers);
+    }
+}
