@@ -1,6 +1,7 @@
 //! Writing the answer: one step for each name of an alias chain, the last of which ends it.
 
 use crate::outcome::{Outcome, Source, classify};
+use crate::proof::{Denied, Proofs};
 use crate::receive::{error_answer, opt_reply};
 use crate::{Answered, Plan, Policy, Scratch, Transport};
 use weir_wire::answer::{Answer, Full, Placed, Section, Subject};
@@ -12,7 +13,7 @@ use weir_zone::tree::Link;
 use weir_zone::{Node, Rrset, Zone};
 
 /// Longest chain of aliases that is followed: longer ones are cut there, and a resolver may go on by itself.
-const MAX_ALIASES: usize = 16;
+pub(crate) const MAX_ALIASES: usize = 16;
 /// Most hosts whose addresses go along with an answer: with two RRsets each they fill any answer over UDP.
 const MAX_ADDITIONAL_HOSTS: usize = 64;
 
@@ -38,10 +39,13 @@ pub fn build(
                 minimal_any: policy.minimal_any && transport == Transport::Udp,
                 name: Subject::in_question(query.name_len, 0),
                 apex: Subject::in_question(query.name_len, scratch.name.suffix_start(origin_skip)),
+                proofs: Proofs::default(),
                 cacheable: true,
             };
             let mut chain = Chain::new(scratch.name.suffix_hash(0));
-            let written = page.write(outcome, &mut chain, scratch.seed, &mut scratch.target);
+            let Scratch { seed, name, target } = scratch;
+            let first = Denied { name, origin_skip };
+            let written = page.write(outcome, first, &mut chain, *seed, target);
             Some(page.finish(written))
         }
     }
@@ -73,16 +77,17 @@ impl Chain {
 }
 
 /// The answer under construction and what all its steps need.
-struct Page<'z, 'b> {
-    answer: Answer<'b>,
-    zone: &'z Zone,
+pub(crate) struct Page<'z, 'b> {
+    pub(crate) answer: Answer<'b>,
+    pub(crate) zone: &'z Zone,
     qtype: Rtype,
     dnssec_ok: bool,
     minimal_any: bool,
     /// Where the name in hand stands in the message: the question's, later an alias's target.
     name: Subject,
     /// Where the zone's origin stands in the message.
-    apex: Subject,
+    pub(crate) apex: Subject,
+    pub(crate) proofs: Proofs,
     cacheable: bool,
 }
 
@@ -91,6 +96,7 @@ impl<'z> Page<'z, '_> {
     fn write(
         &mut self,
         first: Outcome<'z>,
+        first_name: Denied<'_>,
         chain: &mut Chain,
         seed: HashSeed,
         target: &mut QueryName,
@@ -99,46 +105,69 @@ impl<'z> Page<'z, '_> {
         if !matches!(first, Outcome::Referral { .. }) {
             self.answer.set_flag(Flags::AA);
         }
-        let mut outcome = first;
-        while let Some(next) = self.step(outcome)? {
+        let mut next = self.step(first, first_name)?;
+        while let Some(subject) = next {
             let mut copy = [0; MAX_NAME_LEN];
-            let name = self.answer.name_at(next, &mut copy);
+            let name = self.answer.name_at(subject, &mut copy);
             // Resolvers discard what lies outside the zone and ask for it themselves, so the chain ends here.
             if !name.is_at_or_below(self.zone.origin().name()) {
-                return Ok(());
+                break;
             }
             target.set(name, seed);
             if !chain.go_to(target.suffix_hash(0)) {
-                return Ok(());
+                break;
             }
-            self.name = next;
+            self.name = subject;
             let origin_skip = target.n_labels() - self.zone.origin().name().n_labels();
-            outcome = classify(self.zone, self.zone.find(target, origin_skip), self.qtype);
+            let outcome = classify(self.zone, self.zone.find(target, origin_skip), self.qtype);
+            next = self.step(outcome, Denied { name: target, origin_skip })?;
         }
-        Ok(())
+        // Whatever the last step was, the proofs of the wildcards on the way belong to the authority section.
+        self.push_proofs()
     }
 
     /// Writes one outcome; yields where the next name stands when the chain goes on.
     #[inline]
-    fn step(&mut self, outcome: Outcome<'z>) -> Result<Option<Subject>, Full> {
+    fn step(&mut self, outcome: Outcome<'z>, name: Denied<'_>) -> Result<Option<Subject>, Full> {
         match outcome {
-            Outcome::Rrset { rrset, .. } => {
+            Outcome::Rrset { rrset, source } => {
                 let placed = self.push(Section::Answer, rrset, self.name)?;
+                self.note_expansion(source, name);
+                self.push_proofs()?;
                 // Glue is no answer, but the apex's servers may well be known by nothing else.
                 let with_glue = rrset.rtype == Rtype::NS;
                 self.push_addresses(rrset, placed, |node| with_glue || node.covering().is_none());
                 Ok(None)
             }
-            Outcome::Any { source } => self.any(source).map(|()| None),
-            Outcome::Signatures { source } => self.signatures(source).map(|()| None),
-            Outcome::Alias { cname, .. } => self.alias(cname).map(Some),
+            Outcome::Any { source } => {
+                self.note_expansion(source, name);
+                self.any(source).map(|()| None)
+            }
+            Outcome::Signatures { source } => {
+                self.note_expansion(source, name);
+                self.signatures(source).map(|()| None)
+            }
+            Outcome::Alias { cname, source } => {
+                self.note_expansion(source, name);
+                self.alias(cname).map(Some)
+            }
             Outcome::Substitution { node, dname } => self.substitution(node, dname),
-            Outcome::Referral { cut, ns } => self.referral(cut, ns).map(|()| None),
-            Outcome::NoData { .. } => self.negative().map(|()| None),
-            Outcome::NameError { .. } => {
+            Outcome::Referral { cut, ns } => self.referral(cut, ns, name).map(|()| None),
+            Outcome::NoData { source } => {
+                self.negative()?;
+                if self.dnssec_ok {
+                    self.prove_no_data(name, source);
+                }
+                Ok(None)
+            }
+            Outcome::NameError { closest_encloser, skip } => {
                 // RFC 6604 section 3: the code is that of the last name of a chain.
                 self.answer.set_rcode(Rcode::NXDOMAIN);
-                self.negative().map(|()| None)
+                self.negative()?;
+                if self.dnssec_ok {
+                    self.prove_name_error(name, closest_encloser, skip);
+                }
+                Ok(None)
             }
         }
     }
@@ -176,6 +205,16 @@ impl<'z> Page<'z, '_> {
         Ok(self.answer.rdata_name(placed.rdata_at))
     }
 
+    /// Collects the proof that a wildcard was the right source, where proofs are wanted.
+    #[inline]
+    fn note_expansion(&mut self, source: Source<'z>, name: Denied<'_>) {
+        if let Source::Wildcard { skip, .. } = source
+            && self.dnssec_ok
+        {
+            self.prove_expansion(name, skip);
+        }
+    }
+
     /// RFC 6672 section 3.2: the DNAME, the CNAME made from it, and on to the substituted name.
     fn substitution(&mut self, node: Node<'z>, dname: Rrset<'z>) -> Result<Option<Subject>, Full> {
         // The made CNAME carries labels of the question in the question's case.
@@ -193,20 +232,27 @@ impl<'z> Page<'z, '_> {
             self.answer.set_rcode(Rcode::YXDOMAIN);
             return Ok(None);
         };
-        let target =
-            self.answer.push_synthesized_cname(self.name, self.zone.class(), record.ttl, substituted.name())?;
+        let target = self.answer.push_synthesized_cname(
+            self.name,
+            self.zone.class(),
+            record.ttl,
+            substituted.name(),
+        )?;
         // The made CNAME is itself what such a query asks for.
         let is_answered = matches!(self.qtype, Rtype::CNAME | Rtype::ANY);
         Ok((!is_answered).then_some(target))
     }
 
     /// RFC 1034 section 4.3.2 step 3b: the cut's name servers, and their addresses where only this zone has them.
-    fn referral(&mut self, cut: Node<'z>, ns: Rrset<'z>) -> Result<(), Full> {
+    fn referral(&mut self, cut: Node<'z>, ns: Rrset<'z>, name: Denied<'_>) -> Result<(), Full> {
         let cut_name = self.answer.suffix(self.name, cut.owner_len());
         let placed = self.push(Section::Authority, ns, cut_name)?;
-        if self.dnssec_ok && let Some(ds) = cut.rrset(Rtype::DS) {
-            self.push(Section::Authority, ds, cut_name)?;
+        match cut.rrset(Rtype::DS) {
+            Some(ds) if self.dnssec_ok => self.push(Section::Authority, ds, cut_name).map(|_| ())?,
+            None if self.dnssec_ok => self.prove_unsigned_cut(name, cut),
+            _ => {}
         }
+        self.push_proofs()?;
         let is_in_domain = |node: &Node<'_>| node.covering().is_some_and(|covering| covering.is(&cut));
         // RFC 9471 section 3: a referral without all of its in-domain glue is truncated; sibling glue may be left out.
         let all_fit = self.push_addresses(ns, placed, is_in_domain);
@@ -229,18 +275,27 @@ impl<'z> Page<'z, '_> {
     /// Adds the addresses of the hosts that an RRset names, of those whose node is `wanted`; yields whether all
     /// fit.
     #[inline]
-    fn push_addresses(&mut self, rrset: Rrset<'z>, placed: Placed, wanted: impl Fn(&Node<'z>) -> bool) -> bool {
-        let Some(image_at) = placed.image_at else { return true };
-        let mut seen: [Option<Link>; MAX_ADDITIONAL_HOSTS] = [None; MAX_ADDITIONAL_HOSTS];
+    fn push_addresses(
+        &mut self,
+        rrset: Rrset<'z>,
+        placed: Placed,
+        wanted: impl Fn(&Node<'z>) -> bool,
+    ) -> bool {
+        let Some(image_at) = placed.image_at.filter(|_| rrset.has_links()) else { return true };
+        let mut seen = [Link::NONE; MAX_ADDITIONAL_HOSTS];
         let mut n_seen = 0;
         let mut all_fit = true;
         for link in rrset.links() {
             let node = link.node(self.zone);
-            let is_repeated = seen.iter().take(n_seen).flatten().any(|earlier| earlier.is_same_host(&link));
-            let Some(space) = seen.get_mut(n_seen).filter(|_| !is_repeated && wanted(&node)) else { continue };
-            *space = Some(link);
+            let is_repeated = seen.iter().take(n_seen).any(|earlier| earlier.is_same_host(&link));
+            let Some(space) = seen.get_mut(n_seen).filter(|_| !is_repeated && wanted(&node)) else {
+                continue;
+            };
+            *space = link;
             n_seen += 1;
-            let host = self.answer.name_in_rdata(image_at + link.name_at, node.owner_len());
+            let host = self
+                .answer
+                .name_in_rdata(image_at + usize::try_from(link.name_at).unwrap_or(0), node.owner_len());
             for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
                 all_fit &= self.push(Section::Additional, addresses, host).is_ok();
             }

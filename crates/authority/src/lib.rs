@@ -16,6 +16,7 @@ mod build;
 pub mod cached;
 mod outcome;
 mod plan;
+mod proof;
 mod receive;
 mod zone_set;
 

@@ -54,6 +54,8 @@ pub enum Outcome<'z> {
     NameError {
         /// Its longest existing ancestor.
         closest_encloser: Node<'z>,
+        /// Labels of the name in front of the closest encloser.
+        skip: usize,
     },
 }
 
@@ -68,6 +70,8 @@ pub enum Source<'z> {
         wildcard: Node<'z>,
         /// The wildcard's parent: the longest existing ancestor of the name.
         closest_encloser: Node<'z>,
+        /// Labels of the name in front of the closest encloser.
+        skip: usize,
     },
 }
 
@@ -90,13 +94,13 @@ pub(crate) fn classify<'z>(zone: &'z Zone, lookup: Lookup<'z>, qtype: Rtype) -> 
             Some(cut) if cut.is(&node) && qtype == Rtype::DS => at_node(Source::Name(node), qtype),
             Some(covering) => covered(covering),
         },
-        Lookup::Missing { closest_encloser, .. } => match closest_encloser.covering() {
+        Lookup::Missing { closest_encloser, skip } => match closest_encloser.covering() {
             Some(covering) => covered(covering),
             // RFC 6672 section 3.2: a DNAME redirects the names below its owner, not the owner.
             None if closest_encloser.has_dname() => covered(closest_encloser),
             None => match zone.wildcard_below(closest_encloser) {
-                Some(wildcard) => at_node(Source::Wildcard { wildcard, closest_encloser }, qtype),
-                None => Outcome::NameError { closest_encloser },
+                Some(wildcard) => at_node(Source::Wildcard { wildcard, closest_encloser, skip }, qtype),
+                None => Outcome::NameError { closest_encloser, skip },
             },
         },
     }
@@ -122,7 +126,9 @@ fn at_node(source: Source<'_>, qtype: Rtype) -> Outcome<'_> {
     let node = source.node();
     match qtype {
         Rtype::ANY if !node.is_empty_non_terminal() => Outcome::Any { source },
-        Rtype::RRSIG if node.rrsets().any(|rrset| rrset.signatures.n_records > 0) => Outcome::Signatures { source },
+        Rtype::RRSIG if node.rrsets().any(|rrset| rrset.signatures.n_records > 0) => {
+            Outcome::Signatures { source }
+        }
         _ => match node.rrset(qtype) {
             Some(rrset) => Outcome::Rrset { rrset, source },
             None if node.has_cname() => match node.rrset(Rtype::CNAME) {

@@ -9,6 +9,10 @@ use weir_zone::Zone;
 
 /// How a query will be answered.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives on the stack for the time of a query; a box would allocate"
+)]
 pub enum Plan<'z> {
     /// With this response code and nothing else.
     Error(Rcode),

@@ -2,7 +2,9 @@
 
 use crate::edns::{OPT_LEN, OptReply};
 use crate::header::{Flags, HEADER_LEN, Rcode};
-use crate::image::{Image, ImageRecord, MAX_POINTER, POINTER_BITS, QUESTION_AT, RECORD_HEAD_LEN, Target, read_pointer};
+use crate::image::{
+    Image, ImageRecord, MAX_POINTER, POINTER_BITS, QUESTION_AT, RECORD_HEAD_LEN, Target, read_pointer,
+};
 use crate::name::{MAX_NAME_LEN, Name};
 use crate::query::Query;
 use crate::rtype::{Class, Rtype};
@@ -57,7 +59,10 @@ impl Subject {
     }
 
     /// Octets of the name when written out.
-    #[expect(clippy::len_without_is_empty, reason = "a name is never empty: it holds at least the root label")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a name is never empty: it holds at least the root label"
+    )]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -86,7 +91,12 @@ impl<'b> Answer<'b> {
     ///
     /// `None` when not even these and the OPT record fit, which takes a buffer below 300 octets.
     #[inline]
-    pub fn begin(out: &'b mut [u8], query: &Query<'_>, limit: usize, opt: Option<OptReply>) -> Option<Answer<'b>> {
+    pub fn begin(
+        out: &'b mut [u8],
+        query: &Query<'_>,
+        limit: usize,
+        opt: Option<OptReply>,
+    ) -> Option<Answer<'b>> {
         let head_len = HEADER_LEN + query.question().len();
         let limit = limit.min(out.len()).checked_sub(if opt.is_some() { OPT_LEN } else { 0 })?;
         if head_len > limit {
@@ -95,7 +105,16 @@ impl<'b> Answer<'b> {
         out.get_mut(..head_len)?.copy_from_slice(query.packet.get(..head_len)?);
         let flags = query.flags.of_response().0;
         let question_end = head_len;
-        Some(Answer { octets: out, len: head_len, question_end, limit, flags, rcode: Rcode::NOERROR, counts: [0; 3], opt })
+        Some(Answer {
+            octets: out,
+            len: head_len,
+            question_end,
+            limit,
+            flags,
+            rcode: Rcode::NOERROR,
+            counts: [0; 3],
+            opt,
+        })
     }
 
     /// Octets written so far, the OPT record not counted.
@@ -127,7 +146,9 @@ impl<'b> Answer<'b> {
     /// Number of records in a section so far.
     pub fn n_records(&self, section: Section) -> u16 {
         match (section, self.counts) {
-            (Section::Answer, [n, _, _]) | (Section::Authority, [_, n, _]) | (Section::Additional, [_, _, n]) => n,
+            (Section::Answer, [n, _, _])
+            | (Section::Authority, [_, n, _])
+            | (Section::Additional, [_, _, n]) => n,
         }
     }
 
@@ -247,7 +268,12 @@ impl<'b> Answer<'b> {
     /// Like [`Answer::push`] for what pointers do not reach: a place, or a subject, past 16,383 octets. RDATA is
     /// written without compression.
     #[cold]
-    fn push_expanded(&mut self, section: Section, image: Image<'_>, subject: Subject) -> Result<Placed, Full> {
+    fn push_expanded(
+        &mut self,
+        section: Section,
+        image: Image<'_>,
+        subject: Subject,
+    ) -> Result<Placed, Full> {
         let start = self.len;
         let mut copy = [0; MAX_NAME_LEN];
         let owner = self.name_at(subject, &mut copy);
@@ -335,7 +361,7 @@ impl<'b> Answer<'b> {
     }
 
     /// Places an RRset whose owner stands nowhere in the message yet, such as an NSEC record's: writes the owner's
-    /// labels in front of `known` out and points to `known` for the rest.
+    /// labels in front of `known` out and points to `known` for the rest. Yields where the owner stands now.
     ///
     /// # Errors
     /// [`Full`] when it does not fit; nothing is written then.
@@ -345,7 +371,7 @@ impl<'b> Answer<'b> {
         image: Image<'_>,
         owner: Name<'_>,
         known: Subject,
-    ) -> Result<(), Full> {
+    ) -> Result<Subject, Full> {
         let start = self.len;
         let prefix_len = owner.octets().len().saturating_sub(known.len);
         let prefix = owner.octets().get(..prefix_len).unwrap_or(&[]);
@@ -358,7 +384,7 @@ impl<'b> Answer<'b> {
             }
         }
         self.add_records(section, image.n_records);
-        Ok(())
+        Ok(self.name_in_rdata(start, owner.octets().len()))
     }
 
     /// Places one record made for this answer: the CNAME of a DNAME substitution (RFC 6672 section 3.1).
@@ -377,7 +403,8 @@ impl<'b> Answer<'b> {
         let start = self.len;
         let (copy, len) = self.copy_name(owner.at);
         let pointer = (POINTER_BITS | u16::try_from(owner.at).unwrap_or(0)).to_be_bytes();
-        let owner_octets = if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
+        let owner_octets =
+            if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
         let target_octets = target.octets();
         let rdata_len = u16::try_from(target_octets.len()).map_err(|_| Full)?;
         let parts = [

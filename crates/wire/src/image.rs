@@ -248,7 +248,8 @@ impl ImageMaker {
         let mut at = 0;
         for span in rdata::names(rtype, rdata).filter(|span| span.compressible) {
             let end = span.offset + span.len;
-            let (Some(before), Some(octets)) = (rdata.get(at..span.offset), rdata.get(span.offset..end)) else {
+            let (Some(before), Some(octets)) = (rdata.get(at..span.offset), rdata.get(span.offset..end))
+            else {
                 break;
             };
             self.records.extend_from_slice(before);

@@ -190,7 +190,13 @@ fn skip_name(octets: &[u8]) -> Option<&[u8]> {
 /// Builds a query in a caller's buffer: for health checks, load generation and tests.
 ///
 /// Yields the octets written, or `None` when they do not fit.
-pub fn write(out: &mut [u8], id: u16, name: Name<'_>, qtype: Rtype, edns_payload: Option<u16>) -> Option<usize> {
+pub fn write(
+    out: &mut [u8],
+    id: u16,
+    name: Name<'_>,
+    qtype: Rtype,
+    edns_payload: Option<u16>,
+) -> Option<usize> {
     let [id1, id0] = id.to_be_bytes();
     let n_additionals = u8::from(edns_payload.is_some());
     let header = [id1, id0, 0, 0, 0, 1, 0, 0, 0, 0, 0, n_additionals];

@@ -77,8 +77,13 @@ fn read_records(message: &[u8]) -> Vec<Seen> {
 
 /// Names of few labels from few letters, so that suffixes are often shared.
 fn any_name() -> impl Strategy<Value = NameBuf> {
-    proptest::collection::vec("[abAB]{1,2}", 0..4)
-        .prop_map(|labels| NameBuf::from_text(format!("{}.zone.", labels.join(".")).trim_matches('.').as_bytes(), Some(weir_wire::name::Name::ROOT)).unwrap())
+    proptest::collection::vec("[abAB]{1,2}", 0..4).prop_map(|labels| {
+        NameBuf::from_text(
+            format!("{}.zone.", labels.join(".")).trim_matches('.').as_bytes(),
+            Some(weir_wire::name::Name::ROOT),
+        )
+        .unwrap()
+    })
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +101,10 @@ fn any_records() -> impl Strategy<Value = Records> {
             rdata: names.iter().map(|n| [&[0, 10], n.name().octets()].concat()).collect(),
         },
         2 => Records { rtype: Rtype::CNAME, rdata: vec![names[0].name().octets().to_vec()] },
-        _ => Records { rtype: Rtype::TXT, rdata: names.iter().map(|n| [&[9u8][..], &[b'x'; 9], n.name().octets()].concat()).collect() },
+        _ => Records {
+            rtype: Rtype::TXT,
+            rdata: names.iter().map(|n| [&[9u8][..], &[b'x'; 9], n.name().octets()].concat()).collect(),
+        },
     })
 }
 

@@ -1,5 +1,6 @@
 //! From records in any order to an answerable [`Zone`]: sort, group, check, write the arena.
 
+use crate::denial::Denial;
 use crate::finding::{Finding, Rule};
 use crate::index::HashIndex;
 use crate::tree::{LINK_LEN, NODE_HEAD_LEN, RrsetHead, Zone, flag};
@@ -66,7 +67,14 @@ impl ZoneBuilder {
     ///
     /// # Errors
     /// [`Refused`] says why the record is not taken; the others stay.
-    pub fn add(&mut self, owner: Name<'_>, rtype: Rtype, ttl: u32, rdata: &[u8], tag: u32) -> Result<(), Refused> {
+    pub fn add(
+        &mut self,
+        owner: Name<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+        tag: u32,
+    ) -> Result<(), Refused> {
         if rtype.is_meta() {
             return Err(Refused::NotZoneData);
         }
@@ -105,11 +113,11 @@ impl ZoneBuilder {
         self.sort();
         let records = std::mem::take(&mut self.records);
         let mut writer = ArenaWriter::new(&self, records.len());
-        let groups: Vec<&[Pending]> = records
-            .chunk_by(|a, b| a.owner_at == b.owner_at || self.prefix(a) == self.prefix(b))
-            .collect();
+        let groups: Vec<&[Pending]> =
+            records.chunk_by(|a, b| a.owner_at == b.owner_at || self.prefix(a) == self.prefix(b)).collect();
         // The apex exists even where the file forgets it; the finding names it.
-        if groups.first().and_then(|group| group.first()).is_none_or(|record| !self.prefix(record).is_empty()) {
+        if groups.first().and_then(|group| group.first()).is_none_or(|record| !self.prefix(record).is_empty())
+        {
             writer.push_node(&[]);
             writer.report(Rule::SoaMissing, None);
         }
@@ -206,6 +214,7 @@ impl<'b> ArenaWriter<'b> {
             negative_soa_at: 0,
             serial: 0,
             n_records: 0,
+            denial: Denial::Unsigned,
         };
         ArenaWriter {
             builder,
@@ -254,7 +263,9 @@ impl<'b> ArenaWriter<'b> {
             self.open_node(&[], hash, 0);
         }
         for &start in starts.iter().rev().skip(n_common) {
-            let (Some(owner), Some(parent)) = (prefix.get(start..), self.path.last().copied()) else { return };
+            let (Some(owner), Some(parent)) = (prefix.get(start..), self.path.last().copied()) else {
+                return;
+            };
             let label_len = 1 + usize::from(owner.first().copied().unwrap_or(0));
             let label = owner.get(..label_len).unwrap_or(&[]);
             let hash = self.builder.seed.with_label(parent.hash, label);
@@ -271,7 +282,8 @@ impl<'b> ArenaWriter<'b> {
     fn n_common_labels(&self, prefix: &[u8]) -> usize {
         // The path holds the length of each ancestor of the last owner: compare the longest first.
         let shared = self.path.iter().rposition(|level| {
-            let in_last = self.last_prefix.len().checked_sub(level.prefix_len).map(|at| self.last_prefix.get(at..));
+            let in_last =
+                self.last_prefix.len().checked_sub(level.prefix_len).map(|at| self.last_prefix.get(at..));
             let in_new = prefix.len().checked_sub(level.prefix_len).map(|at| prefix.get(at..));
             in_last.is_some() && in_last == in_new && is_label_boundary(prefix, level.prefix_len)
         });
@@ -307,11 +319,16 @@ impl<'b> ArenaWriter<'b> {
             level.covers_below = position;
         }
         let covered_by_dname = covered && {
-            let above = self.path.len().checked_sub(2).and_then(|at| self.path.get(at)).map_or(0, |l| l.covers_below);
+            let above =
+                self.path.len().checked_sub(2).and_then(|at| self.path.get(at)).map_or(0, |l| l.covers_below);
             self.zone.node(above).has_dname() && !self.zone.node(above).is_delegation()
         };
         if covered_by_dname {
             self.report(Rule::BelowDname, Some(first));
+        }
+        if types == [Rtype::NSEC3] {
+            // RFC 5155 section 7.2.8: the owner of an NSEC3 record does not exist for queries.
+            self.hashes.pop();
         }
         let at = position_in_arena(position);
         if !covered && is_delegation {
@@ -418,7 +435,8 @@ impl<'b> ArenaWriter<'b> {
         for record in records {
             let at = self.records.push(owner, record.rtype, ttl.unwrap_or(record.ttl), builder.rdata(record));
             if let Some((offset, link)) = self.link_of(record) {
-                links.extend(u32::try_from(at + RECORD_HEAD_LEN + offset).ok().map(|name_at| (name_at, link)));
+                links
+                    .extend(u32::try_from(at + RECORD_HEAD_LEN + offset).ok().map(|name_at| (name_at, link)));
             }
         }
         for signature in signatures {
@@ -431,7 +449,8 @@ impl<'b> ArenaWriter<'b> {
     fn append_rrset(&mut self, rtype: Rtype, owner: Folded<'_>, mut links: Vec<(u32, PendingLink)>) {
         let (records, signatures) = (self.records.image(owner), self.signatures.image(owner));
         links.truncate(usize::from(u16::MAX));
-        let lens = [records.records.len(), signatures.records.len(), records.pointers.len(), links.len() * LINK_LEN];
+        let lens =
+            [records.records.len(), signatures.records.len(), records.pointers.len(), links.len() * LINK_LEN];
         let head = RrsetHead {
             total_len: crate::tree::RRSET_HEAD_LEN + lens.iter().sum::<usize>(),
             rtype,
@@ -483,6 +502,7 @@ impl<'b> ArenaWriter<'b> {
         }
         self.zone.index = index;
         self.resolve_links();
+        self.zone.denial = Denial::of(&self.zone);
         self.zone.arena.shrink_to_fit();
         self.zone.order.shrink_to_fit();
         if self.findings.iter().any(|finding| finding.rule.is_error()) {

@@ -33,6 +33,7 @@
 //! invariant: the arena is written by [`crate::builder`] alone and never changed. Accessors still check every
 //! bound, and give an empty view where one fails.
 
+use crate::denial::Denial;
 use crate::index::HashIndex;
 use weir_wire::image::Image;
 use weir_wire::name::{Folded, FoldedBuf, HashSeed, NameHash, QueryName};
@@ -73,6 +74,7 @@ pub struct Zone {
     pub(crate) negative_soa_at: usize,
     pub(crate) serial: u32,
     pub(crate) n_records: u64,
+    pub(crate) denial: Denial,
 }
 
 /// What a name meets in a zone.
@@ -131,14 +133,27 @@ impl Zone {
         Rrset::parse(self.arena.get(self.negative_soa_at..)?, self.origin.folded().octets().len())
     }
 
+    /// How the zone denies what it does not hold.
+    pub fn denial(&self) -> &Denial {
+        &self.denial
+    }
+
+    /// The node of the suffix of `name` that has `skip` labels less, when it exists.
+    pub fn ancestor(&self, name: &QueryName, skip: usize, origin_skip: usize) -> Option<Node<'_>> {
+        if skip >= origin_skip {
+            return Some(self.apex());
+        }
+        self.probe(name, skip, origin_skip)
+    }
+
     /// All nodes in canonical order, the apex first (RFC 4034 section 6.1).
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = Node<'_>> {
         self.order.iter().map(|&position| self.node(position))
     }
 
     /// The node at a place in canonical order.
-    pub fn node_by_rank(&self, rank: usize) -> Option<Node<'_>> {
-        self.order.get(rank).map(|&position| self.node(position))
+    pub fn node_by_rank(&self, rank: u32) -> Option<Node<'_>> {
+        self.order.get(usize::try_from(rank).ok()?).map(|&position| self.node(position))
     }
 
     /// Looks up `name`, of which suffix `origin_skip` is the zone's origin.
@@ -233,9 +248,9 @@ impl<'z> Node<'z> {
     }
 
     /// The node's place in canonical order.
-    pub fn rank(&self) -> usize {
+    pub fn rank(&self) -> u32 {
         let [_, _, _, _, r0, r1, r2, r3, ..] = self.head();
-        usize::try_from(u32::from_le_bytes([r0, r1, r2, r3])).unwrap_or(0)
+        u32::from_le_bytes([r0, r1, r2, r3])
     }
 
     #[inline]
@@ -267,7 +282,7 @@ impl<'z> Node<'z> {
 
     /// The owner's octets in front of the origin.
     #[inline]
-    pub(crate) fn prefix(&self) -> &'z [u8] {
+    pub fn prefix(&self) -> &'z [u8] {
         let start = self.at + NODE_HEAD_LEN;
         let [.., prefix_len] = self.head();
         self.arena.get(start..start + usize::from(prefix_len)).unwrap_or(&[])
@@ -378,6 +393,12 @@ impl<'z> Rrset<'z> {
         })
     }
 
+    /// Whether any record names a host in the zone.
+    #[inline]
+    pub fn has_links(&self) -> bool {
+        !self.links.is_empty()
+    }
+
     /// The names in the records' RDATA that exist in the zone, for additional addresses.
     #[inline]
     pub fn links(&self) -> impl Iterator<Item = Link> + use<'z> {
@@ -385,7 +406,7 @@ impl<'z> Rrset<'z> {
         links.iter().filter_map(|link| {
             let [n0, n1, n2, n3, p0, p1, p2, p3] = *link;
             let node = u32::from_le_bytes([n0, n1, n2, n3]);
-            let name_at = usize::try_from(u32::from_le_bytes([p0, p1, p2, p3])).ok()?;
+            let name_at = u32::from_le_bytes([p0, p1, p2, p3]);
             (node != 0).then_some(Link { node, name_at })
         })
     }
@@ -396,10 +417,13 @@ impl<'z> Rrset<'z> {
 pub struct Link {
     node: u32,
     /// Position of the name in the RRset's image.
-    pub name_at: usize,
+    pub name_at: u32,
 }
 
 impl Link {
+    /// A link that leads nowhere.
+    pub const NONE: Link = Link { node: 0, name_at: 0 };
+
     /// Whether both name the same node of the same zone.
     pub fn is_same_host(&self, other: &Link) -> bool {
         self.node == other.node

@@ -1,0 +1,184 @@
+//! Proofs that something is not in a signed zone (RFC 4035 section 3.1.3, RFC 5155 section 7.2).
+
+use crate::build::Page;
+use crate::outcome::Source;
+use weir_wire::answer::{Full, Section};
+use weir_wire::name::QueryName;
+use weir_wire::rtype::Rtype;
+use weir_zone::Node;
+use weir_zone::denial::{Denial, Nsec3Chain, NsecChain};
+
+/// The name that something is denied of, and where the zone's origin stands in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Denied<'n> {
+    pub(crate) name: &'n QueryName,
+    /// Labels in front of the origin.
+    pub(crate) origin_skip: usize,
+}
+
+impl<'n> Denied<'n> {
+    /// The name's octets in front of the origin.
+    fn prefix(&self) -> &'n [u8] {
+        let len = self.name.suffix_start(self.origin_skip);
+        self.name.folded().octets().get(..len).unwrap_or(&[])
+    }
+}
+
+/// Most records of proof in an answer: three for its last name and one for each wildcard on the way.
+const MAX_PROOFS: usize = 3 + crate::build::MAX_ALIASES;
+
+/// The nodes whose NSEC or NSEC3 records go into the authority section, each once.
+///
+/// They are collected first: a chain of aliases may still add records to the answer section, which comes before.
+#[derive(Default)]
+pub(crate) struct Proofs {
+    ranks: [u32; MAX_PROOFS],
+    len: usize,
+    n_written: usize,
+}
+
+impl Proofs {
+    /// Adds a node. A chain with a hole has none to give there.
+    fn add(&mut self, node: Option<Node<'_>>) {
+        let Some(rank) = node.map(|node| node.rank()) else { return };
+        let is_given = self.ranks.get(..self.len).unwrap_or(&[]).contains(&rank);
+        if let Some(space) = self.ranks.get_mut(self.len).filter(|_| !is_given) {
+            *space = rank;
+            self.len += 1;
+        }
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        let rank = *self.ranks.get(..self.len)?.get(self.n_written)?;
+        self.n_written += 1;
+        Some(rank)
+    }
+}
+
+impl<'z> Page<'z, '_> {
+    /// Proves that the name does not exist and that no wildcard stands in for it
+    /// (RFC 4035 section 3.1.3.2, RFC 5155 section 7.2.2).
+    pub(crate) fn prove_name_error(&mut self, denied: Denied<'_>, closest_encloser: Node<'z>, skip: usize) {
+        let zone = self.zone;
+        match zone.denial() {
+            Denial::Unsigned => {}
+            Denial::Nsec(chain) => {
+                self.proofs.add(chain.covering(zone, denied.prefix()));
+                self.proofs.add(wildcard_denial(chain, zone, closest_encloser));
+            }
+            Denial::Nsec3(chain) => {
+                self.prove_closest_encloser(chain, denied, skip);
+                self.proofs.add(chain.at_wildcard(zone, &closest_encloser));
+            }
+        }
+    }
+
+    /// Proves that the name exists, or its wildcard does, without the type asked for (RFC 4035 sections 3.1.3.1 and
+    /// 3.1.3.4, RFC 5155 sections 7.2.3 to 7.2.5).
+    pub(crate) fn prove_no_data(&mut self, denied: Denied<'_>, source: Source<'z>) {
+        let zone = self.zone;
+        match (zone.denial(), source) {
+            (Denial::Unsigned, _) => {}
+            (Denial::Nsec(chain), Source::Name(node)) => self.proofs.add(chain.at(zone, &node)),
+            (Denial::Nsec(chain), Source::Wildcard { wildcard, .. }) => {
+                self.proofs.add(chain.at(zone, &wildcard));
+                self.proofs.add(chain.covering(zone, denied.prefix()));
+            }
+            (Denial::Nsec3(chain), Source::Name(node)) => self.prove_type_missing(chain, denied, node),
+            (Denial::Nsec3(chain), Source::Wildcard { wildcard, skip, .. }) => {
+                self.prove_closest_encloser(chain, denied, skip);
+                self.proofs.add(chain.matching(zone, &wildcard));
+            }
+        }
+    }
+
+    /// Proves that no closer name exists than the wildcard that answered (RFC 4035 section 3.1.3.3, RFC 5155
+    /// section 7.2.6).
+    pub(crate) fn prove_expansion(&mut self, denied: Denied<'_>, skip: usize) {
+        let zone = self.zone;
+        match zone.denial() {
+            Denial::Unsigned => {}
+            Denial::Nsec(chain) => self.proofs.add(chain.covering(zone, denied.prefix())),
+            Denial::Nsec3(chain) => {
+                let next_closer = denied.name.suffix(skip.saturating_sub(1));
+                self.proofs.add(chain.covering(zone, next_closer));
+            }
+        }
+    }
+
+    /// Proves that a zone cut has no DS record: what lies below is not signed, as far as this zone knows
+    /// (RFC 4035 section 3.1.4.1, RFC 5155 section 7.2.7).
+    pub(crate) fn prove_unsigned_cut(&mut self, denied: Denied<'_>, cut: Node<'z>) {
+        self.prove_no_data(denied, Source::Name(cut));
+    }
+
+    /// The NSEC3 record of the name, or where it has none (an opt-out span), the closest encloser that has one and
+    /// the span of the next closer name.
+    fn prove_type_missing(&mut self, chain: &'z Nsec3Chain, denied: Denied<'_>, node: Node<'z>) {
+        match chain.matching(self.zone, &node) {
+            Some(nsec3) => self.proofs.add(Some(nsec3)),
+            None => {
+                let n_labels = node.owner(self.zone).folded().name().n_labels();
+                let skip = denied.name.n_labels().saturating_sub(n_labels);
+                self.prove_closest_encloser(chain, denied, skip + 1);
+            }
+        }
+    }
+
+    /// RFC 5155 section 7.2.1: the closest encloser's record and the one that covers the next closer name. With
+    /// opt-out the closest encloser may have no record; then the closest ancestor with one stands in.
+    fn prove_closest_encloser(&mut self, chain: &'z Nsec3Chain, denied: Denied<'_>, skip: usize) {
+        let zone = self.zone;
+        for skip in skip..=denied.origin_skip {
+            let ancestor = zone.ancestor(denied.name, skip, denied.origin_skip);
+            if let Some(nsec3) = ancestor.and_then(|ancestor| chain.matching(zone, &ancestor)) {
+                self.proofs.add(Some(nsec3));
+                let next_closer = denied.name.suffix(skip.saturating_sub(1));
+                self.proofs.add(chain.covering(zone, next_closer));
+                return;
+            }
+        }
+    }
+
+    /// Writes the proofs collected since the last time to the authority section, with their signatures.
+    pub(crate) fn push_proofs(&mut self) -> Result<(), Full> {
+        while let Some(rank) = self.proofs.next() {
+            if let Some(node) = self.zone.node_by_rank(rank) {
+                self.push_proof(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_proof(&mut self, node: Node<'z>) -> Result<(), Full> {
+        let rtype = if matches!(self.zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
+        let Some(rrset) = node.rrset(rtype) else { return Ok(()) };
+        let owner = node.owner(self.zone);
+        let mark = self.answer.mark();
+        let placed = self.answer.push_with_owner(
+            Section::Authority,
+            rrset.records,
+            owner.folded().name(),
+            self.apex,
+        )?;
+        self.answer
+            .push(Section::Authority, rrset.signatures, placed)
+            .inspect_err(|_| self.answer.rewind(mark))
+            .map(|_| ())
+    }
+}
+
+/// The NSEC record that covers the wildcard right below the closest encloser. The asterisk sorts first or near it
+/// among the encloser's children, so the record is seldom the one that covers the name.
+fn wildcard_denial<'z>(
+    chain: &NsecChain,
+    zone: &'z weir_zone::Zone,
+    closest_encloser: Node<'z>,
+) -> Option<Node<'z>> {
+    let mut wildcard = [0; 2 + weir_wire::name::MAX_NAME_LEN];
+    let encloser_prefix = closest_encloser.prefix();
+    let len = 2 + encloser_prefix.len();
+    wildcard.get_mut(..2)?.copy_from_slice(b"\x01*");
+    wildcard.get_mut(2..len)?.copy_from_slice(encloser_prefix);
+    chain.covering(zone, wildcard.get(..len)?)
+}

@@ -1,0 +1,245 @@
+//! Which records deny what: NSEC and NSEC3 chains, indexed when a zone is built.
+
+use crate::tree::{Node, Zone};
+use sha1::{Digest, Sha1};
+use std::cmp::Ordering;
+use weir_wire::name::{Folded, canonical_cmp};
+use weir_wire::rdata::encoding::decode_base32hex;
+use weir_wire::rtype::Rtype;
+
+/// Octets of a SHA-1 hash, the only algorithm that NSEC3 has (RFC 5155 section 11).
+const HASH_LEN: usize = 20;
+
+/// A hashed owner name (RFC 5155 section 5).
+pub type Nsec3Hash = [u8; HASH_LEN];
+
+/// How a zone denies that something exists.
+#[derive(Debug)]
+pub enum Denial {
+    /// By its SOA alone: the zone is not signed.
+    Unsigned,
+    /// By NSEC records (RFC 4034 section 4).
+    Nsec(NsecChain),
+    /// By NSEC3 records (RFC 5155).
+    Nsec3(Nsec3Chain),
+}
+
+/// The NSEC records of a zone.
+#[derive(Debug)]
+pub struct NsecChain {
+    /// For each node by rank: the position of the nearest node with an NSEC record that does not sort behind it.
+    at_or_before: Vec<u32>,
+}
+
+/// The NSEC3 records of a zone that share the parameters of its NSEC3PARAM record.
+#[derive(Debug)]
+pub struct Nsec3Chain {
+    iterations: u16,
+    salt: Box<[u8]>,
+    /// The hashes in ascending order, each with the position of the node that owns its record.
+    entries: Vec<(Nsec3Hash, u32)>,
+    /// For each node by rank: what is known of its name's hash.
+    by_rank: Vec<KnownHashes>,
+}
+
+/// Entry numbers, computed when the zone is built so that an answer hashes one name at most.
+#[derive(Clone, Copy, Debug)]
+struct KnownHashes {
+    /// The entry that matches the node's name, or [`NO_MATCH`].
+    matching: u32,
+    /// The entry that covers or matches the wildcard right below the node.
+    at_wildcard: u32,
+}
+
+/// The node's name has no NSEC3 record: it lies in an opt-out span, or is no name of its own.
+const NO_MATCH: u32 = u32::MAX;
+
+impl Denial {
+    /// Indexes the chains of a zone whose nodes are all in place.
+    pub(crate) fn of(zone: &Zone) -> Denial {
+        match Nsec3Chain::of(zone) {
+            Some(chain) => Denial::Nsec3(chain),
+            None if zone.apex().rrset(Rtype::NSEC).is_some() => Denial::Nsec(NsecChain::of(zone)),
+            None => Denial::Unsigned,
+        }
+    }
+}
+
+impl NsecChain {
+    fn of(zone: &Zone) -> NsecChain {
+        let mut last = 0;
+        let at_or_before = zone
+            .nodes()
+            .map(|node| {
+                // Below a cut nothing is authoritative, and no NSEC record of the parent's.
+                let is_authoritative = node.covering().is_none_or(|covering| covering.is(&node));
+                if is_authoritative && node.rrset(Rtype::NSEC).is_some() {
+                    last = node.position();
+                }
+                last
+            })
+            .collect();
+        NsecChain { at_or_before }
+    }
+
+    /// The node whose NSEC record matches `node`'s name or covers it.
+    pub fn at<'z>(&self, zone: &'z Zone, node: &Node<'_>) -> Option<Node<'z>> {
+        self.by_rank(zone, node.rank())
+    }
+
+    /// The node whose NSEC record covers a name that does not exist: `prefix` are the name's octets in front of the
+    /// origin, in lower case.
+    pub fn covering<'z>(&self, zone: &'z Zone, prefix: &[u8]) -> Option<Node<'z>> {
+        self.by_rank(zone, zone.rank_before(prefix))
+    }
+
+    fn by_rank<'z>(&self, zone: &'z Zone, rank: u32) -> Option<Node<'z>> {
+        let position = *self.at_or_before.get(usize::try_from(rank).ok()?)?;
+        (position != 0).then(|| zone.node(position))
+    }
+}
+
+impl Zone {
+    /// The rank of the last node that does not sort behind the name made of `prefix` and the origin.
+    fn rank_before(&self, prefix: &[u8]) -> u32 {
+        let n_before = self.order.partition_point(|&position| {
+            canonical_cmp(self.node(position).prefix(), prefix) != Ordering::Greater
+        });
+        u32::try_from(n_before.saturating_sub(1)).unwrap_or(0)
+    }
+}
+
+impl Nsec3Chain {
+    fn of(zone: &Zone) -> Option<Nsec3Chain> {
+        let parameters = zone.apex().rrset(Rtype::NSEC3PARAM)?;
+        let (iterations, salt) =
+            parameters.records.iter().find_map(|record| match Parameters::read(record.rdata)? {
+                // RFC 5155 section 4.1.2: a record with other flags is not for answering.
+                Parameters { algorithm: 1, flags: 0, iterations, salt } => Some((iterations, salt)),
+                _ => None,
+            })?;
+        let mut entries: Vec<(Nsec3Hash, u32)> = zone
+            .nodes()
+            .filter(|node| {
+                node.rrset(Rtype::NSEC3).is_some_and(|nsec3| has_parameters(nsec3, iterations, salt))
+            })
+            .filter_map(|node| Some((hash_of_owner(node)?, node.position())))
+            .collect();
+        // The text form of hashes sorts as they do, so this is a check more than a sort.
+        entries.sort_unstable();
+        if entries.is_empty() {
+            return None;
+        }
+        let mut chain = Nsec3Chain { iterations, salt: salt.into(), entries, by_rank: Vec::new() };
+        chain.by_rank = zone.nodes().map(|node| chain.known_hashes(zone, &node)).collect();
+        Some(chain)
+    }
+
+    fn known_hashes(&self, zone: &Zone, node: &Node<'_>) -> KnownHashes {
+        let is_below_cut = node.covering().is_some_and(|covering| !covering.is(node));
+        if is_below_cut || hash_of_owner(*node).is_some_and(|hash| self.search(&hash).is_ok()) {
+            return KnownHashes { matching: NO_MATCH, at_wildcard: NO_MATCH };
+        }
+        let owner = node.owner(zone);
+        let number = |found: usize| u32::try_from(found).unwrap_or(NO_MATCH);
+        let matching = self.search(&self.hash_octets(owner.folded().octets())).map_or(NO_MATCH, number);
+        let wildcard = [b"\x01*", owner.folded().octets()].concat();
+        let at_wildcard = match self.search(&self.hash_octets(&wildcard)) {
+            Ok(found) => number(found),
+            Err(insert_at) => number(self.before(insert_at)),
+        };
+        KnownHashes { matching, at_wildcard }
+    }
+
+    /// Times that a name is hashed again (RFC 5155 section 3.1.3); 0 is best practice (RFC 9276 section 3.1).
+    pub fn iterations(&self) -> u16 {
+        self.iterations
+    }
+
+    /// The salt; none is best practice (RFC 9276 section 3.1).
+    pub fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
+    /// The hash of a name (RFC 5155 section 5).
+    pub fn hash(&self, name: Folded<'_>) -> Nsec3Hash {
+        self.hash_octets(name.octets())
+    }
+
+    fn hash_octets(&self, octets: &[u8]) -> Nsec3Hash {
+        let mut hash: Nsec3Hash = Sha1::new().chain_update(octets).chain_update(&self.salt).finalize().into();
+        for _ in 0..self.iterations {
+            hash = Sha1::new().chain_update(hash).chain_update(&self.salt).finalize().into();
+        }
+        hash
+    }
+
+    /// The node whose NSEC3 record matches the name of `node`; none for a name in an opt-out span.
+    pub fn matching<'z>(&self, zone: &'z Zone, node: &Node<'_>) -> Option<Node<'z>> {
+        self.entry(zone, self.known(node)?.matching)
+    }
+
+    /// The node whose NSEC3 record covers (or, where the wildcard exists, matches) the wildcard right below `node`.
+    pub fn at_wildcard<'z>(&self, zone: &'z Zone, node: &Node<'_>) -> Option<Node<'z>> {
+        self.entry(zone, self.known(node)?.at_wildcard)
+    }
+
+    /// The node whose NSEC3 record covers a name that has none.
+    pub fn covering<'z>(&self, zone: &'z Zone, name: Folded<'_>) -> Option<Node<'z>> {
+        let number = match self.search(&self.hash(name)) {
+            Ok(found) => found,
+            Err(insert_at) => self.before(insert_at),
+        };
+        self.entry(zone, u32::try_from(number).ok()?)
+    }
+
+    fn known(&self, node: &Node<'_>) -> Option<&KnownHashes> {
+        self.by_rank.get(usize::try_from(node.rank()).ok()?)
+    }
+
+    fn entry<'z>(&self, zone: &'z Zone, number: u32) -> Option<Node<'z>> {
+        let (_, position) = self.entries.get(usize::try_from(number).ok()?)?;
+        Some(zone.node(*position))
+    }
+
+    fn search(&self, hash: &Nsec3Hash) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(entry, _)| entry.cmp(hash))
+    }
+
+    /// The chain is a ring: the last record covers what lies before the first (RFC 5155 section 3.1.7).
+    fn before(&self, insert_at: usize) -> usize {
+        insert_at.checked_sub(1).unwrap_or(self.entries.len().saturating_sub(1))
+    }
+}
+
+/// The fields that NSEC3 and NSEC3PARAM start with (RFC 5155 sections 3.2 and 4.2).
+struct Parameters<'z> {
+    algorithm: u8,
+    flags: u8,
+    iterations: u16,
+    salt: &'z [u8],
+}
+
+impl<'z> Parameters<'z> {
+    fn read(rdata: &'z [u8]) -> Option<Parameters<'z>> {
+        let (&[algorithm, flags, i1, i0, salt_len], rest) = rdata.split_first_chunk::<5>()?;
+        let salt = rest.get(..usize::from(salt_len))?;
+        Some(Parameters { algorithm, flags, iterations: u16::from_be_bytes([i1, i0]), salt })
+    }
+}
+
+fn has_parameters(nsec3: crate::Rrset<'_>, iterations: u16, salt: &[u8]) -> bool {
+    nsec3.records.iter().any(|record| {
+        Parameters::read(record.rdata)
+            .is_some_and(|found| found.algorithm == 1 && found.iterations == iterations && found.salt == salt)
+    })
+}
+
+/// The hash that an NSEC3 record's owner spells in its first label.
+fn hash_of_owner(node: Node<'_>) -> Option<Nsec3Hash> {
+    node.rrset(Rtype::NSEC3)?;
+    let (&label_len, rest) = node.prefix().split_first()?;
+    let mut hash = Vec::with_capacity(HASH_LEN);
+    decode_base32hex(rest.get(..usize::from(label_len))?, &mut hash).ok()?;
+    hash.try_into().ok()
+}
