@@ -1,0 +1,98 @@
+//! `$INCLUDE` and the opening of files.
+
+use super::entry::ends;
+use super::input::Input;
+use super::reader::{Entry, Inclusion, Reader};
+use super::scanner::{Form, Scanner, Stop, Token};
+use super::strings::unescape;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::files::open_regular;
+use std::path::{Path, PathBuf};
+
+/// Files that may be open within each other: BIND's limit is of the same order, and a cycle is found before.
+const MAX_DEPTH: usize = 20;
+
+impl Reader<'_> {
+    /// Reads the zone's own file.
+    pub(super) fn path(&mut self, path: &Path) {
+        match open_regular(path) {
+            Err(message) => self.findings.push(Diagnostic::of_file(path, "file", message)),
+            Ok(file) => {
+                let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                self.open_files.push((path.to_owned(), real));
+                self.input(path, Input::blocks(Box::new(file), self.block_len));
+                self.open_files.pop();
+            }
+        }
+    }
+
+    /// `$INCLUDE FILE [ORIGIN]`.
+    pub(super) fn include_directive(&mut self, scanner: &mut Scanner<'_>) -> Result<Entry, Stop> {
+        let (line, column) = scanner.place();
+        let at = Location { file: self.file, line, column };
+        let token = scanner.token()?;
+        let path = include_path(scanner, token)?;
+        if !self.options.includes {
+            return Err(scanner.wrong("include", "$INCLUDE is not allowed here"));
+        }
+        let origin = match scanner.token()? {
+            None => self.state.origin,
+            token => {
+                let origin = self.name_of(scanner, token, "")?;
+                ends(scanner)?;
+                origin
+            }
+        };
+        Ok(Entry::Include(Box::new(Inclusion { path, origin, at })))
+    }
+
+    /// Reads an included file. Origin and owner are what they were before when it is done; `$TTL` stays.
+    pub(super) fn include(&mut self, inclusion: &Inclusion) {
+        let at = inclusion.at;
+        let path = match self.open_files.last().and_then(|(includer, _)| includer.parent()) {
+            Some(folder) => folder.join(&inclusion.path),
+            None => inclusion.path.clone(),
+        };
+        if self.open_files.len() > MAX_DEPTH {
+            let message = format!("files include each other more than {MAX_DEPTH} deep");
+            return self.error(at, "include", message);
+        }
+        let file = match open_regular(&path) {
+            Ok(file) => file,
+            Err(message) => {
+                return self.error(at, "include", format!("cannot include {}: {message}", path.display()));
+            }
+        };
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if let Some(cycle) = self.cycle(&real) {
+            return self.error(at, "include", format!("files include each other in a circle: {cycle}"));
+        }
+        let before = (self.state.origin, self.state.owner.clone(), self.state.owner_in_zone);
+        self.set_origin(inclusion.origin);
+        self.open_files.push((path.clone(), real));
+        self.input(&path, Input::blocks(Box::new(file), self.block_len));
+        self.open_files.pop();
+        self.set_origin(before.0);
+        (self.state.owner, self.state.owner_in_zone) = (before.1, before.2);
+    }
+
+    /// The files from `real` on that are open, when it is one of them.
+    fn cycle(&self, real: &Path) -> Option<String> {
+        let first = self.open_files.iter().position(|(_, open)| open == real)?;
+        let mut names: Vec<String> =
+            self.open_files.iter().skip(first).map(|(path, _)| path.display().to_string()).collect();
+        names.push(names.first()?.clone());
+        Some(names.join(" -> "))
+    }
+}
+
+fn include_path(scanner: &Scanner<'_>, token: Option<Token<'_>>) -> Result<PathBuf, Stop> {
+    let Some(token) = token else {
+        return Err(scanner.wrong("include", "$INCLUDE needs the name of a file"));
+    };
+    let mut octets = Vec::new();
+    let form = if token.form == Form::Plain { Form::Plain } else { Form::Quoted };
+    let path =
+        unescape(Token { text: token.text, form }, &mut octets).and_then(|()| String::from_utf8(octets).ok());
+    path.map(PathBuf::from).ok_or_else(|| scanner.wrong("include", "the file's name is malformed"))
+}
