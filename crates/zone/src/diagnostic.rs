@@ -84,6 +84,11 @@ impl Files {
         Some(index)
     }
 
+    /// The paths of all files in the order they were met.
+    pub fn paths(&self) -> &[Arc<Path>] {
+        &self.paths
+    }
+
     /// The path of a file.
     pub fn path(&self, file: u16) -> Arc<Path> {
         self.paths.get(usize::from(file)).cloned().unwrap_or_else(|| PathBuf::new().into())

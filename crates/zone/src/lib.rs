@@ -17,6 +17,7 @@ pub mod diagnostic;
 pub mod files;
 pub mod finding;
 pub mod index;
+pub mod load;
 pub mod text;
 pub mod tree;
 
