@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::message::{Answer, Query, Record};
+use crate::message::{Answer, Name, Query, Record};
 use crate::questions::{self, Zone};
 use crate::rival::Kind;
 
@@ -113,7 +113,101 @@ pub const RULES: &[Rule] = &[
                 && same_set(&glue(case.ours), &glue(case.theirs))
         },
     },
+    // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets.
+    Rule {
+        name: "fits-by-compression",
+        parts: &[Part::Truncation],
+        holds: |case| {
+            let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
+            !uncut.is_truncated() && uncut.octets + 32 > case.room
+        },
+    },
+    // RFC 2308, section 3: the SOA record of a negative answer is needed to cache it. Knot leaves it out when it does not
+    // fit, without TC.
+    Rule {
+        name: "negative-soa-dropped",
+        parts: &[Part::Truncation],
+        holds: |case| {
+            case.rival == Kind::Knot
+                && case.ours.is_truncated()
+                && case.theirs.authority.is_empty()
+                && case.theirs.answer.iter().all(is_alias)
+        },
+    },
+    // RFC 6604, section 3: the response code is that of the last name of a chain, which an answer with TC may not have got
+    // to. BIND and NSD look it up nevertheless.
+    Rule {
+        name: "rcode-of-a-cut-chain",
+        parts: &[Part::Rcode],
+        holds: |case| {
+            let cut_chain = |a: &Answer| a.is_truncated() && a.rcode() == 0 && a.answer.iter().all(is_alias);
+            cut_chain(case.ours) || (case.rival == Kind::Knot && cut_chain(case.theirs))
+        },
+    },
+    // RFC 1034, section 3.6.2: loops of aliases have no right answer. BIND says SERVFAIL, NSD and Knot stop elsewhere.
+    Rule {
+        name: "alias-loop",
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        holds: |case| has_loop(&case.ours.answer),
+    },
+    // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer.
+    Rule {
+        name: "long-alias-chain",
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        holds: |case| {
+            let n_aliases = |a: &Answer| a.answer.iter().filter(|r| r.rtype == CNAME).count();
+            case.rival == Kind::Knot
+                && n_aliases(case.theirs) >= 5
+                && n_aliases(case.ours) > n_aliases(case.theirs)
+                && case.theirs.answer.iter().all(|r| case.ours.answer.contains(r))
+        },
+    },
+    // RFC 1034, section 4.3.2, step 3a: an alias without NSEC is followed for a question for NSEC as for any other type.
+    // Knot and BIND say that there is no data.
+    Rule {
+        name: "nsec-at-an-alias",
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        holds: |case| {
+            matches!(case.rival, Kind::Bind | Kind::Knot)
+                && case.query.rtype == NSEC
+                && case.ours.answer.iter().any(|r| r.rtype == CNAME && !case.theirs.answer.contains(r))
+        },
+    },
+    // RFC 4035, section 3.1.4.1: of the types at a cut, DS alone is the parent's to answer. BIND answers NSEC as well.
+    Rule {
+        name: "nsec-at-a-cut",
+        parts: &[Part::Authoritative, Part::Answer, Part::Authority, Part::Additional],
+        holds: |case| case.rival == Kind::Bind && case.query.rtype == NSEC && is_referral(case.ours),
+    },
+    // RFC 1034, section 4.3.2, step 3a: all RRs that match QTYPE. Knot answers RRSIG with one RRset's signatures.
+    Rule {
+        name: "rrsig-in-part",
+        parts: &[Part::Answer, Part::Truncation],
+        holds: |case| {
+            case.rival == Kind::Knot
+                && case.query.rtype == RRSIG
+                && !case.theirs.answer.is_empty()
+                && case.theirs.answer.iter().all(|r| case.ours.answer.contains(r))
+        },
+    },
+    // RFC 6672, section 3.2, step 3c: YXDOMAIN when a name grows too long, after the DNAME. Knot adds an SOA record, or
+    // what the DNAME's own target has of the type.
+    Rule {
+        name: "more-with-yxdomain",
+        parts: &[Part::Answer, Part::Authority],
+        holds: |case| {
+            case.rival == Kind::Knot
+                && case.ours.rcode() == 6
+                && case.ours.authority.is_empty()
+                && case.ours.answer.iter().all(|r| case.theirs.answer.contains(r))
+        },
+    },
 ];
+
+const CNAME: u16 = 5;
+const DNAME: u16 = 39;
+const RRSIG: u16 = 46;
+const NSEC: u16 = 47;
 
 /// Compares two answers.
 pub fn compare(case: &Case<'_>) -> Verdict {
@@ -175,6 +269,30 @@ fn additional_agrees(case: &Case<'_>) -> bool {
 /// True if the answer names a delegation's servers and says no more.
 fn is_referral(answer: &Answer) -> bool {
     answer.authority.iter().any(|r| r.rtype == 2) && answer.authority.iter().all(|r| r.rtype != 6)
+}
+
+/// True if a record leads to another name.
+fn is_alias(record: &Record) -> bool {
+    matches!(record.rtype, CNAME | DNAME)
+}
+
+/// True if the aliases of an answer come back to where one of them started.
+fn has_loop(records: &[Record]) -> bool {
+    let next = |name: &Name| records.iter().find(|r| r.rtype == CNAME && r.owner == *name);
+    records.iter().filter(|r| r.rtype == CNAME).any(|start| {
+        let mut at = questions::target(&start.rdata);
+        // As many steps as there are records reach every name of the chain.
+        for _ in records {
+            if at == start.owner {
+                return true;
+            }
+            match next(&at) {
+                Some(alias) => at = questions::target(&alias.rdata),
+                None => return false,
+            }
+        }
+        false
+    })
 }
 
 /// The addresses that a referral lacks of name servers that lie in the delegated zone itself.

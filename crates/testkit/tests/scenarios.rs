@@ -92,6 +92,23 @@ fn two_thousand_idle_connections_keep_nobody_else_from_an_answer() {
 }
 
 #[test]
+fn aliases_that_never_end_are_answered_within_bounds() {
+    let folder = folder_with("test", "192.0.2.1", 1);
+    let loops = "a DNAME x.b\nb DNAME a\nc CNAME d\nd CNAME c\n*.e CNAME f.g.e\n";
+    let text = fs::read_to_string(folder.path().join("test.zone")).unwrap() + loops;
+    fs::write(folder.path().join("test.zone"), text).unwrap();
+    let server = Weir::serve(folder.path(), &[]);
+    for name in ["n.a.test", "n.b.test", "c.test", "n.e.test"] {
+        let request = Query::new(Name::from_text(name), 1).to_wire(5);
+        let reply = client::exchange_tcp(server.address, &request, SOON).expect("an answer");
+        let answer = Answer::from_wire(&reply).expect("a whole message");
+        let n_aliases = answer.answer.iter().filter(|r| r.rtype == 5).count();
+        assert!((1..=32).contains(&n_aliases), "{name}: {answer:?}");
+    }
+    assert_eq!(address_of("host.test", server.address), "192.0.2.1");
+}
+
+#[test]
 fn hup_swaps_the_data_and_a_zone_that_became_bad_keeps_its_old_data() {
     let folder = folder_with("test", "192.0.2.1", 1);
     write_zone(folder.path(), "other", "192.0.2.2", 1);
