@@ -2,6 +2,7 @@
 
 use crate::outcome::{Outcome, Source, classify};
 use crate::proof::{Denied, Proofs};
+use crate::ranks::RankSet;
 use crate::receive::{error_answer, opt_reply};
 use crate::{Answered, Plan, Policy, Scratch, Transport};
 use weir_wire::answer::{Answer, Full, Placed, Section, Subject};
@@ -40,6 +41,7 @@ pub fn build(
                 name: Subject::in_question(query.name_len, 0),
                 apex: Subject::in_question(query.name_len, scratch.name.suffix_start(origin_skip)),
                 proofs: Proofs::default(),
+                dnames: RankSet::default(),
                 cacheable: true,
             };
             let mut chain = Chain::new(scratch.name.suffix_hash(0));
@@ -88,6 +90,8 @@ pub(crate) struct Page<'z, 'b> {
     /// Where the zone's origin stands in the message.
     pub(crate) apex: Subject,
     pub(crate) proofs: Proofs,
+    /// The DNAME records placed so far: a chain may go through one of them again and again.
+    dnames: RankSet,
     cacheable: bool,
 }
 
@@ -130,6 +134,12 @@ impl<'z> Page<'z, '_> {
     #[inline]
     fn step(&mut self, outcome: Outcome<'z>, name: Denied<'_>) -> Result<Option<Subject>, Full> {
         match outcome {
+            // The chain went through this very record on its way here.
+            Outcome::Rrset { rrset, source }
+                if rrset.rtype == Rtype::DNAME && !self.dnames.add(&source.node()) =>
+            {
+                Ok(None)
+            }
             Outcome::Rrset { rrset, source } => {
                 let placed = self.push(Section::Answer, rrset, self.name)?;
                 self.note_expansion(source, name);
@@ -220,7 +230,9 @@ impl<'z> Page<'z, '_> {
         // The made CNAME carries labels of the question in the question's case.
         self.cacheable = false;
         let owner = self.answer.suffix(self.name, node.owner_len());
-        self.push(Section::Answer, dname, owner)?;
+        if self.dnames.add(&node) {
+            self.push(Section::Answer, dname, owner)?;
+        }
         let Some(record) = dname.records.iter().next() else { return Ok(None) };
         let mut copy = [0; MAX_NAME_LEN];
         let name = self.answer.name_at(self.name, &mut copy);

@@ -17,6 +17,7 @@ pub mod cached;
 mod outcome;
 mod plan;
 mod proof;
+mod ranks;
 mod receive;
 mod zone_set;
 

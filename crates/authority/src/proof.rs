@@ -2,6 +2,7 @@
 
 use crate::build::Page;
 use crate::outcome::Source;
+use crate::ranks::RankSet;
 use weir_wire::answer::{Full, Section};
 use weir_wire::name::QueryName;
 use weir_wire::rtype::Rtype;
@@ -24,32 +25,25 @@ impl<'n> Denied<'n> {
     }
 }
 
-/// Most records of proof in an answer: three for its last name and one for each wildcard on the way.
-const MAX_PROOFS: usize = 3 + crate::build::MAX_ALIASES;
-
 /// The nodes whose NSEC or NSEC3 records go into the authority section, each once.
 ///
 /// They are collected first: a chain of aliases may still add records to the answer section, which comes before.
 #[derive(Default)]
 pub(crate) struct Proofs {
-    ranks: [u32; MAX_PROOFS],
-    len: usize,
+    nodes: RankSet,
     n_written: usize,
 }
 
 impl Proofs {
     /// Adds a node. A chain with a hole has none to give there.
     fn add(&mut self, node: Option<Node<'_>>) {
-        let Some(rank) = node.map(|node| node.rank()) else { return };
-        let is_given = self.ranks.get(..self.len).unwrap_or(&[]).contains(&rank);
-        if let Some(space) = self.ranks.get_mut(self.len).filter(|_| !is_given) {
-            *space = rank;
-            self.len += 1;
+        if let Some(node) = node {
+            self.nodes.add(&node);
         }
     }
 
     fn next(&mut self) -> Option<u32> {
-        let rank = *self.ranks.get(..self.len)?.get(self.n_written)?;
+        let rank = self.nodes.nth(self.n_written)?;
         self.n_written += 1;
         Some(rank)
     }
