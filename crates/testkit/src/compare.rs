@@ -113,15 +113,6 @@ pub const RULES: &[Rule] = &[
                 && same_set(&glue(case.ours), &glue(case.theirs))
         },
     },
-    // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets.
-    Rule {
-        name: "fits-by-compression",
-        parts: &[Part::Truncation],
-        holds: |case| {
-            let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
-            !uncut.is_truncated() && uncut.octets + 32 > case.room
-        },
-    },
     // RFC 2308, section 3: the SOA record of a negative answer is needed to cache it. Knot leaves it out when it does not
     // fit, without TC.
     Rule {
@@ -132,6 +123,16 @@ pub const RULES: &[Rule] = &[
                 && case.ours.is_truncated()
                 && case.theirs.authority.is_empty()
                 && case.theirs.answer.iter().all(is_alias)
+        },
+    },
+    // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets: BIND spells a long
+    // name once more.
+    Rule {
+        name: "fits-by-compression",
+        parts: &[Part::Truncation],
+        holds: |case| {
+            let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
+            !uncut.is_truncated() && uncut.octets + case.query.name.wire_len().max(32) > case.room
         },
     },
     // RFC 6604, section 3: the response code is that of the last name of a chain, which an answer with TC may not have got
@@ -194,12 +195,37 @@ pub const RULES: &[Rule] = &[
     // what the DNAME's own target has of the type.
     Rule {
         name: "more-with-yxdomain",
-        parts: &[Part::Answer, Part::Authority],
+        parts: &[Part::Answer, Part::Authority, Part::Truncation],
         holds: |case| {
             case.rival == Kind::Knot
                 && case.ours.rcode() == 6
                 && case.ours.authority.is_empty()
-                && case.ours.answer.iter().all(|r| case.theirs.answer.contains(r))
+                && (case.theirs.is_truncated()
+                    || case.ours.answer.iter().all(|r| case.theirs.answer.contains(r)))
+        },
+    },
+    // RFC 4035, section 3.1.3.3: the proof that no closer match than the wildcard exists. Knot leaves it out of answers to
+    // a question for NSEC.
+    Rule {
+        name: "wildcard-proof-with-nsec",
+        parts: &[Part::Authority],
+        holds: |case| {
+            let is_proven = case.ours.authority.iter().any(|r| r.rtype == NSEC);
+            case.rival == Kind::Knot
+                && case.query.rtype == NSEC
+                && is_proven
+                && case.theirs.authority.is_empty()
+        },
+    },
+    // RFC 4035, section 3.1.3.3: the same proof for the name that a DNAME led to. NSD covers another name than that.
+    Rule {
+        name: "wildcard-proof-after-dname",
+        parts: &[Part::Authority],
+        holds: |case| {
+            case.rival == Kind::Nsd
+                && case.query.dnssec_ok
+                && case.ours.answer.iter().any(|r| r.rtype == DNAME)
+                && case.theirs.authority.iter().any(|r| r.rtype == NSEC)
         },
     },
 ];

@@ -93,6 +93,8 @@ pub struct Query {
     pub rtype: u16,
     /// The octets that the client takes over UDP, if it speaks EDNS.
     pub edns: Option<u16>,
+    /// DO: signatures and proofs are wanted (RFC 3225). Goes with EDNS only.
+    pub dnssec_ok: bool,
     /// A bit for each letter of the name: set turns it into upper case (the pattern repeats after 64 letters).
     pub case: u64,
 }
@@ -100,7 +102,7 @@ pub struct Query {
 impl Query {
     /// A question without EDNS, in lower case.
     pub fn new(name: Name, rtype: u16) -> Self {
-        Query { name, rtype, edns: None, case: 0 }
+        Query { name, rtype, edns: None, dnssec_ok: false, case: 0 }
     }
 
     /// The message, with the id given. RD is clear, class is IN.
@@ -110,10 +112,10 @@ impl Query {
         wire.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, arcount]);
         wire.extend_from_slice(&self.question());
         if let Some(size) = self.edns {
-            // RFC 6891, section 6.1.2: root owner, type 41, size in place of the class, no flags, no options.
+            // RFC 6891, section 6.1.2: root owner, type 41, size in place of the class, DO as only flag, no options.
             wire.extend_from_slice(&[0, 0, 41]);
             wire.extend_from_slice(&size.to_be_bytes());
-            wire.extend_from_slice(&[0; 6]);
+            wire.extend_from_slice(&[0, 0, u8::from(self.dnssec_ok) << 7, 0, 0, 0]);
         }
         wire
     }
@@ -137,6 +139,7 @@ impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, rdata::type_text(self.rtype))?;
         match self.edns {
+            Some(size) if self.dnssec_ok => write!(f, " (EDNS {size}, DO)"),
             Some(size) => write!(f, " (EDNS {size})"),
             None => f.write_str(" (no EDNS)"),
         }
@@ -356,7 +359,13 @@ mod tests {
 
     #[test]
     fn a_query_keeps_its_case_pattern_and_its_edns_size() {
-        let query = Query { name: Name::from_text("ab.c"), rtype: 28, edns: Some(1232), case: 0b10010 };
+        let query = Query {
+            name: Name::from_text("ab.c"),
+            rtype: 28,
+            edns: Some(1232),
+            dnssec_ok: false,
+            case: 0b10010,
+        };
         let expected =
             b"\x12\x34\0\0\0\x01\0\0\0\0\0\x01\x02Ab\x01C\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
         assert_eq!(query.to_wire(0x1234), expected);

@@ -123,7 +123,7 @@ pub fn questions(zone: &Zone, depth: Depth, seed: u64) -> Vec<Query> {
                     .collect()
             }
         };
-        queries.extend(chosen.into_iter().map(|rtype| spelled(name.clone(), rtype, &mut random)));
+        queries.extend(chosen.into_iter().map(|rtype| spelled(zone, name.clone(), rtype, &mut random)));
         // Every existing name is asked for with each buffer size, as that is where answers are long.
         if own.is_some_and(|types| !types.is_empty()) {
             for edns in [None, Some(512), Some(1232), Some(4096)] {
@@ -134,11 +134,12 @@ pub fn questions(zone: &Zone, depth: Depth, seed: u64) -> Vec<Query> {
     queries
 }
 
-/// A question in a case and with a buffer size that chance decides.
-fn spelled(name: Name, rtype: u16, random: &mut Random) -> Query {
+/// A question in a case and with a buffer size that chance decides; of a signed zone half of them with DO.
+fn spelled(zone: &Zone, name: Name, rtype: u16, random: &mut Random) -> Query {
     let edns = *random.pick(&[None, Some(512), Some(1232), Some(1232), Some(4096)]);
     let case = if random.one_in(2) { 0 } else { random.next_u64() };
-    Query { name, rtype, edns, case }
+    let is_signed = zone.has_type(&zone.origin, 48);
+    Query { name, rtype, edns, dnssec_ok: is_signed && edns.is_some() && random.one_in(2), case }
 }
 
 fn names(zone: &Zone, random: &mut Random) -> BTreeSet<Name> {

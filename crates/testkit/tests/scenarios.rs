@@ -214,7 +214,8 @@ fn query(random: &mut Random) -> Vec<u8> {
     let edns = *random.pick(&[None, Some(0), Some(512), Some(1232), Some(u16::MAX)]);
     let name = Name::from_text(names[random.below(names.len())]);
     let rtype = *random.pick(&[1, 2, 6, 28, 251, 252, 255, 41, 0, 65_535]);
-    Query { name, rtype, edns, case: random.next_u64() }.to_wire(u16::from(random.octet()))
+    Query { name, rtype, edns, dnssec_ok: random.one_in(2), case: random.next_u64() }
+        .to_wire(u16::from(random.octet()))
 }
 
 /// Asks something that is answered for certain, reads until that answer comes, and gives how many came before it. Every
