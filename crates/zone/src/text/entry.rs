@@ -160,6 +160,9 @@ impl Reader<'_> {
     }
 
     fn directive(&mut self, scanner: &mut Scanner<'_>, name: Token<'_>) -> Result<Entry, Stop> {
+        if self.made_at.is_some() {
+            return Err(scanner.wrong("generate", "$GENERATE makes records, not directives"));
+        }
         match name.text.to_ascii_uppercase().as_slice() {
             b"$ORIGIN" => self.origin_directive(scanner),
             b"$TTL" => {

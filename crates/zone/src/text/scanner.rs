@@ -177,6 +177,13 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// What is left of the entry as it stands in the file, white space, comments and all.
+    pub(super) fn rest_of_entry(&mut self) -> Result<&'t [u8], Stop> {
+        let start = self.at;
+        while self.token()?.is_some() {}
+        Ok(self.window.get(start..self.token_at).unwrap_or(&[]).trim_ascii_start())
+    }
+
     fn end_of_window(&mut self) -> Result<Option<Token<'t>>, Stop> {
         if !self.is_last {
             return Err(Stop::More);
