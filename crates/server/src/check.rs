@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
 use weir_zone::Zone;
+use weir_zone::diagnostic::Diagnostic;
 
 use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
 use crate::config::{self, Config, Mistake};
 use crate::failure::Failure;
-use crate::library::{Diagnostic, Source, Sources, load, load_all, load_from_stdin};
+use crate::library::{Found, Source, Sources, load, load_all, load_from_stdin, n_threads};
 
 /// Reads one zone file.
 pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
@@ -133,12 +134,12 @@ fn read_config(args: &CheckconfArgs) -> Result<Config, Vec<Mistake>> {
 }
 
 fn check_zones(sources: &Sources, report: &mut Report) {
-    let (sources, problems) = match sources.find() {
+    let Found { sources, problems, .. } = match sources.find() {
         Ok(found) => found,
         Err(problem) => return report.errors.push(problem.into()),
     };
     report.errors.extend(problems.into_iter().map(Line::from));
-    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random())) {
+    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random(), n_threads())) {
         let findings = if loaded.zone.is_some() { &mut report.warnings } else { &mut report.errors };
         findings.extend(loaded.findings.iter().map(Line::from));
         if let Some(zone) = loaded.zone {

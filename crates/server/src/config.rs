@@ -268,12 +268,11 @@ impl Config {
 
     /// Makes paths of the file relative to the folder that the file is in.
     fn resolve_paths(&mut self, folder: &Path) {
-        // Joining an empty folder would be the same path; joining an absolute path replaces the folder.
-        if let Some(zones) = &mut self.server.zones {
-            *zones = folder.join(&*zones);
-        }
+        // An absolute path replaces the folder; collecting components takes out what `.` adds nothing to.
+        let resolve = |path: &Path| folder.join(path).components().collect();
+        self.server.zones = self.server.zones.as_deref().map(resolve);
         for entry in &mut self.zone {
-            entry.file = folder.join(&entry.file);
+            entry.file = resolve(&entry.file);
         }
     }
 }
@@ -287,5 +286,88 @@ pub(crate) fn default_file(zones: Option<&Path>) -> Option<PathBuf> {
 impl fmt::Display for ZoneEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.file.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const MANUAL: &str = include_str!("../../../docs/configuration.md");
+
+    /// The keys that serde takes in `text`'s last table, as its refusal of an unknown one lists them.
+    fn keys_of(table: &str) -> BTreeSet<String> {
+        let text = format!("{table}\nno_such_key_at_all = 1\n");
+        let mistakes = read::parse(Path::new("weir.toml"), &text).expect_err("the key is unknown");
+        let message = &mistakes.first().expect("there is a mistake").message;
+        let (_, known) = message.split_once("known here: ").expect("the known keys are listed");
+        known.split(", ").map(str::to_owned).collect()
+    }
+
+    fn keys_of_the_manual() -> BTreeSet<String> {
+        let rows = MANUAL.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.filter_map(|row| row.split('`').next()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_manual_lists_exactly_the_keys_there_are() {
+        let mut keys = BTreeSet::new();
+        for section in keys_of("") {
+            let table = if section == "zone" { "[[zone]]".to_owned() } else { format!("[{section}]") };
+            keys.extend(keys_of(&table).into_iter().map(|key| format!("{section}.{key}")));
+        }
+        assert_eq!(keys, keys_of_the_manual());
+    }
+
+    #[test]
+    fn the_manual_names_the_defaults_there_are() {
+        let default = Config::default();
+        let Some(metrics) = default.server.metrics.0 else { panic!("metrics are on by default") };
+        for (key, value) in [
+            ("server.metrics", format!("\"{metrics}\"")),
+            ("edns.udp_payload_octets", default.edns.udp_payload_octets.to_string()),
+            ("cache.size", format!("\"{}\"", default.cache.size)),
+            ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
+            ("ingress.mode", format!("\"{}\"", default.ingress.mode.word())),
+            ("tcp.idle_timeout", format!("\"{}\"", default.tcp.idle_timeout)),
+            ("tcp.write_timeout", format!("\"{}\"", default.tcp.write_timeout)),
+        ] {
+            let row = format!("| `{key}` | `{value}` |");
+            assert!(MANUAL.contains(&row), "the manual has no `{row}`");
+        }
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("weir.toml");
+        std::fs::write(&file, "[server]\nworkers = 3\nmetrics = \"off\"\n[cache]\nsize = \"1 MiB\"\n")
+            .expect("written");
+        let args = ServeArgs {
+            config: Some(file),
+            workers: NonZeroUsize::new(2),
+            cache_size: Some(Octets(0)),
+            ..ServeArgs::default()
+        };
+        let config = Config::for_serve(&args).expect("the file is right");
+        assert_eq!(config.server.workers, NonZeroUsize::new(2));
+        assert_eq!(config.cache.size, Octets(0));
+        assert_eq!(config.server.metrics, MetricsAddress(None));
+        assert_eq!(
+            config.server.zones, None,
+            "a file that names no directory serves its [[zone]] tables alone"
+        );
+    }
+
+    #[test]
+    fn a_change_that_waits_for_a_restart_is_named() {
+        let old = Config::default();
+        let mut new = old.clone();
+        new.server.zones = Some(PathBuf::from("elsewhere"));
+        assert!(old.changed_until_restart(&new).is_empty(), "zones are taken over at once");
+        new.log.level = Level::Debug;
+        new.server.workers = NonZeroUsize::new(7);
+        assert_eq!(old.changed_until_restart(&new), ["server.workers", "log"]);
     }
 }

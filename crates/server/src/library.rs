@@ -3,21 +3,23 @@
 //! invariant: a zone that was served once is served until its file is gone. New data that are bad leave the old ones
 //! in place; a directory that cannot be read leaves everything in place.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing::{debug, error, info, warn};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
 use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
-use weir_zone::Zone;
+use weir_zone::{Zone, files};
 
-mod files;
+mod access;
+mod read;
 
-pub(crate) use files::{Diagnostic, Loaded, load, load_from_stdin};
+pub(crate) use self::read::{Loaded, load, load_from_stdin};
 
-use self::files::{Stamp, find_in};
+use self::read::Stamp;
 use crate::config::{Config, ZoneEntry};
 use crate::counters::ZoneCounters;
 use crate::failure::Failure;
@@ -41,46 +43,73 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
 }
 
+/// The zones that there are, in the order of their origins.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Each zone once.
+    pub(crate) sources: Vec<Source>,
+    /// What is wrong with names, doubles and folders.
+    pub(crate) problems: Vec<String>,
+    /// Files and folders that could not be looked into: what lies there may be there all the same.
+    unread: Vec<PathBuf>,
+}
+
 impl Sources {
     /// The zone directory and the zones named one by one.
     pub(crate) fn of(config: &Config) -> Sources {
         Sources { directory: config.server.zones.clone(), entries: config.zone.clone() }
     }
 
-    /// Every zone there is, and what is wrong with names and doubles.
+    /// Every zone there is.
     ///
     /// # Errors
     /// The directory cannot be read, or there is no zone at all.
-    pub(crate) fn find(&self) -> Result<(Vec<Source>, Vec<String>), String> {
-        let mut problems = Vec::new();
-        let mut found: Vec<Source> = Vec::new();
+    pub(crate) fn find(&self) -> Result<Found, String> {
+        let mut found = Found::default();
+        let mut listed = Vec::new();
         for entry in &self.entries {
             match NameBuf::from_text(entry.name.as_bytes(), Some(Name::ROOT)) {
-                Ok(name) => found.push(Source { origin: name.name().fold(), path: entry.file.clone() }),
-                Err(error) => problems.push(format!("[[zone]] name `{}`: {error}", entry.name)),
+                Ok(name) => listed.push(Source { origin: name.name().fold(), path: entry.file.clone() }),
+                Err(error) => found.problems.push(format!("[[zone]] name `{}`: {error}", entry.name)),
             }
         }
         if let Some(directory) = &self.directory {
-            find_in(directory, &mut found, &mut problems)?;
+            let in_directory =
+                files::find_zones(directory).map_err(|error| cannot_read(directory, &error))?;
+            listed.extend(
+                in_directory.zones.into_iter().map(|file| Source { origin: file.origin, path: file.path }),
+            );
+            found.problems.extend(in_directory.problems.iter().map(ToString::to_string));
+            found.unread = in_directory.problems.iter().map(|problem| problem.file.to_path_buf()).collect();
         }
         let mut by_origin: BTreeMap<Box<[u8]>, Source> = BTreeMap::new();
-        for source in found {
-            match by_origin.get(source.origin.folded().octets()) {
-                Some(first) => problems.push(format!(
+        for source in listed {
+            let origin = source.origin.folded().octets();
+            match by_origin.get(origin) {
+                Some(first) => found.problems.push(format!(
                     "zone {} has two files: {} is served, {} is not",
                     source.origin,
                     first.path.display(),
                     source.path.display()
                 )),
                 None => {
-                    by_origin.insert(source.origin.folded().octets().into(), source);
+                    by_origin.insert(origin.into(), source);
                 }
             }
         }
         if by_origin.is_empty() {
-            return Err(self.nothing_there(&problems));
+            return Err(self.nothing_there(&found.problems));
         }
-        Ok((by_origin.into_values().collect(), problems))
+        found.sources = by_origin.into_values().collect();
+        Ok(found)
+    }
+
+    /// A directory or zone file that user `uid` of group `gid` could not read, if there is one.
+    pub(crate) fn closed_to(&self, uid: u32, gid: u32) -> Option<PathBuf> {
+        let directory = self.directory.iter().cloned();
+        let files = self.find().map(|found| found.sources).unwrap_or_default();
+        let mut all = directory.chain(files.into_iter().map(|source| source.path));
+        all.find(|path| path.exists() && !access::may_read(path, uid, gid))
     }
 
     fn nothing_there(&self, problems: &[String]) -> String {
@@ -97,10 +126,22 @@ impl Sources {
     }
 }
 
+fn cannot_read(directory: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "name the directory of your zone files with --zones or server.zones",
+        io::ErrorKind::PermissionDenied => {
+            "make it readable for the user that weir runs as (server.user; 65532 when started as root)"
+        }
+        _ => "it has to be a directory of zone files",
+    };
+    format!("{}: {error}; {advice}", directory.display())
+}
+
 /// A zone that is held.
 #[derive(Debug)]
 struct Held {
     origin: FoldedBuf,
+    path: PathBuf,
     /// `None` when it was never good.
     zone: Option<Arc<Zone>>,
     /// The files of the last attempt; none when it failed, so that the next reload tries again.
@@ -109,8 +150,7 @@ struct Held {
 
 impl Held {
     fn is_current(&self, source: &Source) -> bool {
-        self.stamps.first().is_some_and(|stamp| stamp.path == source.path)
-            && self.stamps.iter().all(Stamp::is_current)
+        self.path == source.path && !self.stamps.is_empty() && self.stamps.iter().all(Stamp::is_current)
     }
 }
 
@@ -136,21 +176,20 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Loads every zone of the configuration.
+    /// Loads every zone of the configuration on `n_threads` threads, the caller's among them.
     ///
     /// # Errors
     /// Nothing can be served: no directory, no zone, or no zone without errors.
-    pub(crate) fn open(config: &Config, seed: HashSeed, counters: &ZoneCounters) -> Result<Library, Failure> {
+    pub(crate) fn open(config: &Config, seed: HashSeed, n_threads: usize) -> Result<Library, Failure> {
         let mut library =
             Library { seed, sources: Sources::of(config), held: BTreeMap::new(), generation: 0 };
-        let (sources, problems) = library.sources.find().map_err(Failure::new)?;
+        let Found { sources, problems, .. } = library.sources.find().map_err(Failure::new)?;
         for problem in &problems {
             error!("{problem}");
         }
         let n_zones = sources.len();
-        library.load_changed(sources);
+        library.load_changed(sources, n_threads);
         library.generation = 1;
-        library.count(counters);
         let n_broken = library.held.values().filter(|held| held.zone.is_none()).count();
         if n_broken == n_zones {
             return Err(Failure::new(format!(
@@ -168,7 +207,7 @@ impl Library {
 
     /// Looks for new, changed and removed files, and loads what is new.
     pub(crate) fn update(&mut self) -> Update {
-        let (sources, problems) = match self.sources.find() {
+        let Found { sources, problems, unread } = match self.sources.find() {
             Ok(found) => found,
             Err(problem) => {
                 error!("{problem}; the zones that are served stay");
@@ -178,10 +217,10 @@ impl Library {
         for problem in &problems {
             error!("{problem}");
         }
-        let n_removed = self.remove_all_but(&sources);
+        let n_removed = self.remove_all_but(&sources, &unread);
         let n_before = self.held.len();
         let n_zones = sources.len();
-        let (n_loaded, n_bad) = self.load_changed(sources);
+        let (n_loaded, n_bad) = self.load_changed(sources, n_threads());
         let n_new = self.held.len() - n_before;
         let changed = n_loaded + n_removed + n_new > 0;
         self.generation += u64::from(changed);
@@ -195,12 +234,12 @@ impl Library {
         }
     }
 
-    fn remove_all_but(&mut self, sources: &[Source]) -> usize {
-        let kept: std::collections::HashSet<&[u8]> =
-            sources.iter().map(|source| source.origin.folded().octets()).collect();
+    fn remove_all_but(&mut self, sources: &[Source], unread: &[PathBuf]) -> usize {
+        let kept: HashSet<&[u8]> = sources.iter().map(|source| source.origin.folded().octets()).collect();
         let n_before = self.held.len();
         self.held.retain(|origin, held| {
-            let stays = kept.contains(&**origin);
+            let may_be_there = unread.iter().any(|place| held.path.starts_with(place));
+            let stays = kept.contains(&**origin) || may_be_there;
             if !stays {
                 info!("zone {} is served no longer: its file is gone", held.origin);
             }
@@ -210,7 +249,7 @@ impl Library {
     }
 
     /// Loads the sources that are new or changed; yields how many were loaded and how many are bad.
-    fn load_changed(&mut self, sources: Vec<Source>) -> (usize, usize) {
+    fn load_changed(&mut self, sources: Vec<Source>, n_threads: usize) -> (usize, usize) {
         let is_current = |source: &Source| {
             let held = self.held.get(source.origin.folded().octets());
             held.is_some_and(|held| held.is_current(source))
@@ -218,7 +257,7 @@ impl Library {
         let changed: Vec<Source> = sources.into_iter().filter(|source| !is_current(source)).collect();
         let tell_each = changed.len() <= ZONES_TOLD_ONE_BY_ONE;
         let (mut n_loaded, mut n_bad) = (0, 0);
-        let all_loaded = load_all(&changed, self.seed);
+        let all_loaded = load_all(&changed, self.seed, n_threads);
         for (source, loaded) in changed.iter().zip(all_loaded) {
             if self.take(source, loaded, tell_each) {
                 n_loaded += 1;
@@ -236,6 +275,7 @@ impl Library {
         }
         let held = self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held {
             origin: source.origin,
+            path: source.path.clone(),
             zone: None,
             stamps: Vec::new(),
         });
@@ -256,6 +296,7 @@ impl Library {
             debug!("zone {origin}: serial {}, {} records", zone.serial(), zone.n_records());
         }
         held.zone = Some(zone);
+        held.path.clone_from(&source.path);
         held.stamps = loaded.stamps;
         true
     }
@@ -279,9 +320,14 @@ impl Library {
     }
 }
 
-/// Loads zones on all CPUs, in the order given.
-pub(crate) fn load_all(sources: &[Source], seed: HashSeed) -> Vec<Loaded> {
-    let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+/// Threads for loading zones: one a CPU.
+pub(crate) fn n_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Loads zones on `n_threads` threads, the caller's among them; yields them in the order given.
+pub(crate) fn load_all(sources: &[Source], seed: HashSeed, n_threads: usize) -> Vec<Loaded> {
+    let n_threads = n_threads.min(sources.len());
     let next = AtomicUsize::new(0);
     let load_some = || {
         let mut done = Vec::new();

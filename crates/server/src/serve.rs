@@ -22,7 +22,7 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, User};
 use crate::counters::{Counters, WorkerCounters};
 use crate::failure::Failure;
-use crate::library::Library;
+use crate::library::{self, Library, Sources};
 use crate::reload::Reloader;
 use crate::responder::{ResponderConfig, SharedZones};
 use crate::worker::{Stop, Worker};
@@ -46,6 +46,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let cpus = worker_cpus(&config)?;
     let opened = listen::open_dns(&config, cpus.clone())?;
     let http = listen::open_http(&config)?;
+    let seed = HashSeed::random();
+    let read_as_root = read_what_only_root_can(&config, seed)?;
     drop_rights(config.server.user)?;
     info!(
         "weir {} with {} workers, ingress {}",
@@ -59,8 +61,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
-    let seed = HashSeed::random();
-    let library = Library::open(&config, seed, &counters.zones)?;
+    let library = match read_as_root {
+        Some(library) => library,
+        None => Library::open(&config, seed, library::n_threads())?,
+    };
+    library.count(&counters.zones);
     let zones: SharedZones = Arc::new(ArcSwap::from_pointee(library.zone_set()));
     let limits = tcp_limits(&config, n_files);
     let reloader =
@@ -80,6 +85,20 @@ fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
         .map_err(|error| Failure::new(format!("the CPUs of this process cannot be read: {error}")))?;
     let n_workers = config.server.workers.map_or_else(affinity::default_workers, usize::from);
     Ok(affinity::cpus_for_workers(&allowed, n_workers))
+}
+
+/// Zones whose files are closed to the user that root is about to become: read now, on this one thread, since those
+/// started before rights are dropped would keep theirs.
+fn read_what_only_root_can(config: &Config, seed: HashSeed) -> Result<Option<Library>, Failure> {
+    let User::Ids { uid, gid } = config.server.user else { return Ok(None) };
+    let Some(closed) = Sources::of(config).closed_to(uid, gid).filter(|_| privilege::is_root()) else {
+        return Ok(None);
+    };
+    warn!(
+        "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it;          open it (chmod -R a+rX), or choose another --user",
+        closed.display()
+    );
+    Library::open(config, seed, 1).map(Some)
 }
 
 /// Becomes the configured user when root, and gives up every capability.

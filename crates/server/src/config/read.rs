@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, Vec<Mistake>> {
 }
 
 /// The configuration in `text`, which came from `path`, or all that is wrong with it.
-fn parse(path: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
     let mistake = |span: Option<Range<usize>>, message: String| Mistake {
         path: path.to_path_buf(),
         place: span.map(|span| place_of(text, span.start)),

@@ -1,0 +1,145 @@
+//! The commands that serve nothing: what they print, and their exit codes.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use common::{Server, folder, weir, write_zone, zone};
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(command: &mut Command) -> Ran {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: status.code(),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+#[test]
+fn checkzone_says_the_serial_of_a_good_zone() {
+    let place = folder();
+    let file = write_zone(place.path(), "example.com", &zone(2026, "192.0.2.1"));
+    let ran = run(weir().args(["checkzone", "example.com"]).arg(&file));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "zone example.com/IN: loaded serial 2026\nOK\n"));
+    let ran = run(weir().args(["checkzone", "."]).arg(&file));
+    assert_eq!(ran.stdout, "zone ./IN: loaded serial 2026\nOK\n");
+}
+
+#[test]
+fn checkzone_reads_standard_input() {
+    let mut child = weir()
+        .args(["checkzone", "Example.COM.", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(zone(7, "192.0.2.1").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stdout, b"zone example.com/IN: loaded serial 7\nOK\n");
+}
+
+#[test]
+fn checkzone_names_file_line_and_column_of_every_mistake() {
+    let place = folder();
+    let file = write_zone(place.path(), "example.com", &(zone(1, "nonsense") + "www A\nmail MX x mail\n"));
+    let ran = run(weir().args(["checkzone", "example.com"]).arg(&file));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    for line in [5, 6, 7] {
+        let place = format!("{}:{line}:", file.display());
+        assert!(ran.stderr.lines().any(|said| said.starts_with(&place)), "{place} in:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn checkconf_reports_every_mistake_of_the_file() {
+    let place = folder();
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nlistne = []\n[cache]\nsize = \"much\"\n").unwrap();
+    let ran = run(weir().arg("checkconf").arg(&config));
+    assert_eq!(ran.code, Some(1));
+    let path = config.display();
+    assert!(
+        ran.stderr.contains(&format!("{path}:2:1: unknown key `listne`; did you mean `listen`?")),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains(&format!("{path}:4:8: ")), "{}", ran.stderr);
+}
+
+#[test]
+fn checkconf_reads_every_zone() {
+    let place = folder();
+    write_zone(place.path(), "good.test", &zone(5, "192.0.2.1"));
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nzones = \".\"\n").unwrap();
+    let ran = run(weir().arg("checkconf").arg(&config));
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "zone good.test/IN: loaded serial 5\nOK\n"),
+        "{}",
+        ran.stderr
+    );
+
+    let bad = write_zone(place.path(), "bad.test", &zone(5, "nonsense"));
+    let ran = run(weir().arg("checkconf").arg(&config));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains(&format!("{}:5:", bad.display())), "{}", ran.stderr);
+
+    let ran = run(weir().args(["checkconf", "--json"]).arg(&config));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["errors"][0]["line"], 5, "{report}");
+    assert_eq!(report["zones"][0]["name"], "good.test.", "{report}");
+    assert_eq!(ran.code, Some(1));
+}
+
+#[test]
+fn healthcheck_tells_a_running_server_from_none() {
+    let place = folder();
+    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(place.path(), &[]);
+    let address = server.address.to_string();
+    let ran = run(weir().args(["healthcheck", "--server", &address]));
+    assert_eq!((ran.code, ran.stdout), (Some(0), format!("{address} answers\n")));
+    let ran = run(weir().arg("healthcheck").env("WEIR_LISTEN", format!("0.0.0.0:{}", server.address.port())));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    server.stop();
+    let ran = run(weir().args(["healthcheck", "--server", &address]));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains(&address) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [
+        &["serve", "--listen", "nowhere"][..],
+        &["serve", "--ingress", "ring"],
+        &["serve", "--workers", "0"],
+        &["serve", "--no-such-flag"],
+        &["no-such-command"],
+        &["checkzone", "example.com"],
+    ] {
+        let ran = run(weir().args(arguments));
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
+        assert!(!ran.stderr.is_empty());
+    }
+}
+
+#[test]
+fn version_and_help_are_exit_code_0() {
+    let ran = run(weir().arg("--version"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), concat!("weir ", env!("CARGO_PKG_VERSION"), "\n")));
+    for command in ["serve", "checkzone", "checkconf", "healthcheck"] {
+        let ran = run(weir().args([command, "--help"]));
+        assert_eq!(ran.code, Some(0));
+        assert!(ran.stdout.contains(&format!("weir {command}")), "{command} --help has an example");
+    }
+}

@@ -1,0 +1,277 @@
+//! The whole server on loopback: it answers, rereads, stops, and says what is wrong.
+
+mod common;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Stdio;
+
+use common::{A, SOA, Server, TXT, folder, weir, write_zone, zone};
+use weir_testkit::message::{Answer, Name, Query};
+use weir_testkit::process::PATIENCE;
+
+const NOERROR: u16 = 0;
+const SERVFAIL: u16 = 2;
+const NXDOMAIN: u16 = 3;
+const REFUSED: u16 = 5;
+
+/// The address in the only record of an answer.
+fn address(answer: &Answer) -> [u8; 4] {
+    assert_eq!((answer.rcode(), answer.answer.len()), (NOERROR, 1), "{answer:?}");
+    answer.answer[0].rdata.as_slice().try_into().unwrap()
+}
+
+#[test]
+fn a_folder_of_zones_is_served_over_udp_and_tcp() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    write_zone(zones.path(), "example.net", &zone(1, "192.0.2.2"));
+    let server = Server::start(zones.path(), &[]);
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    assert_eq!(address(&server.ask_tcp("host.example.net", A)), [192, 0, 2, 2]);
+    assert!(server.ask("host.example.com", A).is_authoritative());
+    assert_eq!(server.ask("nowhere.example.com", A).rcode(), NXDOMAIN);
+    assert_eq!(server.ask("example.org", SOA).rcode(), REFUSED);
+    server.stop();
+}
+
+#[test]
+fn a_bad_zone_answers_servfail_and_the_others_are_served() {
+    let zones = folder();
+    write_zone(zones.path(), "good.test", &zone(1, "192.0.2.1"));
+    let bad = write_zone(zones.path(), "bad.test", &zone(1, "not-an-address"));
+    let server = Server::start(zones.path(), &[]);
+    assert_eq!(server.ask("host.good.test", A).rcode(), NOERROR);
+    assert_eq!(server.ask("host.bad.test", A).rcode(), SERVFAIL);
+    let log = server.stop();
+    assert!(log.contains(&format!("{}:5:", bad.display())), "file and line are named:\n{log}");
+}
+
+#[test]
+fn hang_up_rereads_changed_new_and_removed_zones() {
+    let zones = folder();
+    write_zone(zones.path(), "changed.test", &zone(1, "192.0.2.1"));
+    write_zone(zones.path(), "same.test", &zone(1, "192.0.2.2"));
+    let removed = write_zone(zones.path(), "removed.test", &zone(1, "192.0.2.3"));
+    let server = Server::start(zones.path(), &[]);
+    assert_eq!(address(&server.ask("host.removed.test", A)), [192, 0, 2, 3]);
+
+    write_zone(zones.path(), "changed.test", &zone(2, "192.0.2.11"));
+    write_zone(zones.path(), "new.test", &zone(1, "192.0.2.4"));
+    fs::remove_file(removed).unwrap();
+    server.reload();
+    assert_eq!(address(&server.ask("host.changed.test", A)), [192, 0, 2, 11]);
+    assert_eq!(address(&server.ask("host.same.test", A)), [192, 0, 2, 2]);
+    assert_eq!(address(&server.ask("host.new.test", A)), [192, 0, 2, 4]);
+    assert_eq!(server.ask("host.removed.test", A).rcode(), REFUSED);
+    assert_eq!(server.sample("weir_reloads_total{result=\"ok\"}"), 1);
+    assert_eq!(server.sample("weir_zones_loaded"), 3);
+    server.stop();
+}
+
+#[test]
+fn a_zone_that_became_bad_keeps_its_old_data_and_says_so() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(7, "192.0.2.1"));
+    let server = Server::start(zones.path(), &[]);
+    write_zone(zones.path(), "example.com", &zone(8, "nonsense"));
+    let log = server.reload();
+    assert!(log.contains("serial 7 is still served"), "{log}");
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    assert_eq!(server.sample("weir_reloads_total{result=\"error\"}"), 1);
+
+    write_zone(zones.path(), "example.com", &zone(9, "192.0.2.9"));
+    server.reload();
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 9]);
+    server.stop();
+}
+
+#[test]
+fn a_zone_directory_that_vanished_leaves_everything_in_place() {
+    let parent = folder();
+    let (zones, aside) = (parent.path().join("zones"), parent.path().join("aside"));
+    fs::create_dir(&zones).unwrap();
+    write_zone(&zones, "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(&zones, &[]);
+    fs::rename(&zones, &aside).unwrap();
+    server.reload();
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
+fn a_second_server_on_the_port_is_refused() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let first = Server::start(zones.path(), &[]);
+    let listen = first.address.to_string();
+    let mut second = weir();
+    second.args(["serve", "--listen", &listen, "--metrics", "off", "--zones"]).arg(zones.path());
+    let output = second.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&listen) && stderr.contains("another weir"), "{stderr}");
+    // And the first one got every query.
+    assert_eq!(address(&first.ask("host.example.com", A)), [192, 0, 2, 1]);
+    first.stop();
+}
+
+#[test]
+fn what_has_arrived_before_the_end_is_answered() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &["--workers", "1"]);
+    // A stopped process answers nothing: all queries wait in the socket when TERM comes.
+    server.process.signal("STOP");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let query = Query::new(Name::from_text("host.example.com"), A);
+    for id in 0..100 {
+        socket.send(&query.to_wire(id)).unwrap();
+    }
+    server.process.signal("TERM");
+    server.process.signal("CONT");
+    let mut buffer = [0; 512];
+    let mut ids: Vec<u16> = (0..100)
+        .map(|_| {
+            let n_octets = socket.recv(&mut buffer).unwrap();
+            Answer::from_wire(&buffer[..n_octets]).unwrap().id
+        })
+        .collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..100));
+    let (status, log) = server.process.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[test]
+fn nothing_to_serve_ends_with_exit_code_1() {
+    let empty = folder();
+    let missing = empty.path().join("missing");
+    let all_bad = folder();
+    write_zone(all_bad.path(), "bad.test", "nonsense\n");
+    for (zones, expected) in
+        [(missing.as_path(), "missing"), (empty.path(), "no zone in"), (all_bad.path(), "none of 1 zones")]
+    {
+        let mut command = weir();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--zones"]).arg(zones);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+    }
+}
+
+#[test]
+fn metrics_count_what_was_asked_and_readiness_is_told() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    write_zone(zones.path(), "bad.test", "nonsense\n");
+    let server = Server::start(zones.path(), &[]);
+    for _ in 0..3 {
+        server.ask("host.example.com", A);
+    }
+    server.ask_tcp("nowhere.example.com", A);
+    assert_eq!(server.sample("weir_queries_total{transport=\"udp\"}"), 3);
+    assert_eq!(server.sample("weir_queries_total{transport=\"tcp\"}"), 1);
+    assert_eq!(server.sample("weir_answers_total{rcode=\"NOERROR\"}"), 3);
+    assert_eq!(server.sample("weir_answers_total{rcode=\"NXDOMAIN\"}"), 1);
+    assert_eq!(server.sample("weir_zones_loaded"), 1);
+    assert_eq!(server.sample("weir_zones_broken"), 1);
+    server.wait_for_sample("weir_tcp_connections_closed_total{reason=\"done\"}", 1);
+    assert_eq!(server.get("/healthz").0, 200);
+    assert_eq!(server.get("/readyz").0, 200);
+    assert_eq!(server.get("/nothing").0, 404);
+    assert!(server.get("/").1.contains("<title>weir</title>"));
+    server.stop();
+}
+
+#[test]
+fn a_repeated_alias_is_answered_from_the_cache_octet_for_octet() {
+    let zones = folder();
+    let text = zone(1, "192.0.2.1") + "alias CNAME host\nalias2 CNAME alias\n";
+    write_zone(zones.path(), "example.com", &text);
+    let cached = Server::start(zones.path(), &["--workers", "1"]);
+    let plain = Server::start(zones.path(), &["--workers", "1", "--cache-size", "0"]);
+    let ask = |server: &Server, case: u64, edns: Option<u16>| {
+        let query =
+            Query { name: Name::from_text("alias2.example.com"), rtype: A, edns, case, dnssec_ok: false };
+        weir_testkit::client::exchange_udp(server.address, &query.to_wire(0x1234), PATIENCE).unwrap()
+    };
+    for (case, edns) in [(0, None), (0x5555, None), (0, Some(1232)), (0xf0f0, Some(512)), (0, None)] {
+        assert_eq!(ask(&cached, case, edns), ask(&plain, case, edns), "case {case:#x}, EDNS {edns:?}");
+    }
+    assert_eq!(cached.sample("weir_cache_misses_total"), 1);
+    assert_eq!(cached.sample("weir_cache_hits_total"), 4);
+    assert_eq!(plain.sample("weir_cache_misses_total"), 0);
+
+    // A reload asks for other keys: what was cached is never seen again.
+    write_zone(zones.path(), "example.com", &text.replace("192.0.2.1", "192.0.2.2"));
+    cached.reload();
+    let answer = cached.ask("alias2.example.com", A);
+    assert_eq!(answer.answer.last().unwrap().rdata, [192, 0, 2, 2]);
+    cached.stop();
+    plain.stop();
+}
+
+#[test]
+fn zones_named_in_the_configuration_are_served_and_reread_with_it() {
+    let place = folder();
+    let file = place.path().join("company.db");
+    fs::write(&file, zone(1, "192.0.2.1")).unwrap();
+    let config = place.path().join("weir.toml");
+    let with_zone = |name: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"company.db\"\n");
+    fs::write(&config, with_zone("company.test")).unwrap();
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::start_command(command, &[]);
+    assert_eq!(address(&server.ask("host.company.test", A)), [192, 0, 2, 1]);
+
+    fs::write(&config, format!("[server]\nworkers = 9\n{}", with_zone("renamed.test"))).unwrap();
+    let log = server.reload();
+    assert!(log.contains("server.workers was changed"), "{log}");
+    assert_eq!(address(&server.ask("host.renamed.test", A)), [192, 0, 2, 1]);
+    assert_eq!(server.ask("host.company.test", A).rcode(), REFUSED);
+
+    fs::write(&config, "[sever]\n").unwrap();
+    let log = server.reload();
+    assert!(log.contains("did you mean `server`?") && log.contains("the old one stays"), "{log}");
+    assert_eq!(address(&server.ask("host.renamed.test", A)), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
+fn zones_that_only_root_can_read_are_served_all_the_same() {
+    // Without root there is nobody else to become, and the folder is the server's own.
+    let zones = tempfile::tempdir().unwrap();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &[]);
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    server.reload();
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
+fn nonsense_gets_no_answer_or_an_error_and_the_server_stays() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut response = Query::new(Name::from_text("host.example.com"), A).to_wire(1);
+    response[2] |= 0x80;
+    // Two that get no answer, then one that gets FORMERR: the first answer to come is its.
+    for message in [&response[..], b"short", b"\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00cut"] {
+        socket.send(message).unwrap();
+    }
+    let mut buffer = [0; 512];
+    let n_octets = socket.recv(&mut buffer).unwrap();
+    let answer = Answer::from_wire(&buffer[..n_octets]).unwrap();
+    assert_eq!((answer.id, answer.rcode()), (7, 1), "{answer:?}");
+    assert_eq!(server.ask("host.example.com", TXT).rcode(), NOERROR);
+    assert_eq!(server.sample("weir_dropped_total{reason=\"not_a_query\"}"), 2);
+    server.stop();
+}
