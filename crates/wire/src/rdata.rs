@@ -142,7 +142,7 @@ pub fn fields(rtype: Rtype) -> &'static [Field] {
         Rtype::NSAP => &[Nsap],
         Rtype::NSAP_PTR => &[Name(Verbatim)],
         Rtype::SIG | Rtype::RRSIG => {
-            &[RecordType, Algorithm, U8, Period, Timestamp, Timestamp, U16, Name(Folded), Base64]
+            &[RecordType, Algorithm, U8, U32, Timestamp, Timestamp, U16, Name(Folded), Base64]
         }
         Rtype::KEY => &[U16, U8, Algorithm, OptionalBase64],
         Rtype::PX => &[U16, Name(Folded), Name(Folded)],
