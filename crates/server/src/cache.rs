@@ -130,3 +130,89 @@ impl Hasher for TakenHash {
         self.0 = hash;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_authority::{Received, ZoneSet, ZoneSetBuilder, ZoneState};
+    use weir_wire::name::{HashSeed, Name, NameBuf};
+    use weir_wire::rtype::{Class, Rtype};
+    use weir_zone::ZoneBuilder;
+
+    const SEED: HashSeed = HashSeed::fixed();
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).unwrap()
+    }
+
+    /// A zone in which every name is an alias, in a set of this generation.
+    fn zones(generation: u64, address: [u8; 4]) -> ZoneSet {
+        let origin = name("example.");
+        let mut zone = ZoneBuilder::new(origin.name().fold().folded(), Class::IN, SEED);
+        let (host, wildcard) = (name("host.example."), name("*.example."));
+        let soa = [host.name().octets(), host.name().octets(), &[0; 20]].concat();
+        for (owner, rtype, rdata) in [
+            (origin.name(), Rtype::SOA, &soa[..]),
+            (origin.name(), Rtype::NS, host.name().octets()),
+            (host.name(), Rtype::A, &address),
+            (wildcard.name(), Rtype::CNAME, host.name().octets()),
+        ] {
+            zone.add(owner, rtype, 60, rdata, 0).unwrap();
+        }
+        let mut set = ZoneSetBuilder::new(SEED);
+        let (zone, _) = zone.finish().unwrap();
+        set.add(origin.name().fold(), ZoneState::Ready(Arc::new(zone)));
+        set.finish(generation)
+    }
+
+    /// Asks for the address of `text` by way of the cache.
+    fn ask(cache: &Cache, zones: &ZoneSet, text: &str, counters: &AnswerCounters) -> Vec<u8> {
+        let (policy, mut scratch) = (Policy::default(), Scratch::new(SEED));
+        let (mut message, mut out) = ([0; 512], [0; 512]);
+        let n_octets = weir_wire::query::write(&mut message, 1, name(text).name(), Rtype::A, None).unwrap();
+        let received =
+            weir_authority::receive(&message[..n_octets], Transport::Udp, &policy, &mut scratch, &mut out);
+        let Received::Query(query) = received else { panic!("{received:?}") };
+        let plan = weir_authority::plan(&query, Transport::Udp, &scratch, zones);
+        assert!(plan.is_dear(&query));
+        let asked = Asked {
+            query: &query,
+            transport: Transport::Udp,
+            policy: &policy,
+            generation: zones.generation(),
+        };
+        let answered = cache.answer(&plan, &asked, &mut scratch, &mut out, counters).unwrap();
+        out[..answered.len].to_vec()
+    }
+
+    #[test]
+    fn the_second_answer_comes_from_the_cache_and_is_the_same() {
+        let (cache, counters, zones) =
+            (Cache::new(1 << 20), AnswerCounters::default(), zones(1, [192, 0, 2, 1]));
+        let first = ask(&cache, &zones, "www.example.", &counters);
+        assert_eq!(first, ask(&cache, &zones, "www.example.", &counters));
+        assert_eq!((counters.cache_misses.value(), counters.cache_hits.value()), (1, 1));
+    }
+
+    #[test]
+    fn another_generation_is_another_answer() {
+        let (cache, counters) = (Cache::new(1 << 20), AnswerCounters::default());
+        let old = ask(&cache, &zones(1, [192, 0, 2, 1]), "www.example.", &counters);
+        let new = ask(&cache, &zones(2, [192, 0, 2, 2]), "www.example.", &counters);
+        assert_ne!(old, new);
+        assert_eq!(new[new.len() - 4..], [192, 0, 2, 2]);
+        assert_eq!(counters.cache_hits.value(), 0);
+    }
+
+    #[test]
+    fn a_shard_stays_within_its_octets_whatever_is_asked() {
+        let (cache, counters, zones) =
+            (Cache::new(100_000), AnswerCounters::default(), zones(1, [192, 0, 2, 1]));
+        for number in 0..5_000 {
+            ask(&cache, &zones, &format!("random{number}.example."), &counters);
+        }
+        cache.note_size(&counters);
+        let (octets, entries) = (counters.cache_octets.value(), counters.cache_entries.value());
+        assert!(octets <= 100_000 && entries > 10, "{octets} octets in {entries} entries");
+    }
+}

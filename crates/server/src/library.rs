@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tracing::{debug, error, info, warn};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
 use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
+use weir_zone::diagnostic::Diagnostic;
 use weir_zone::{Zone, files};
 
 mod access;
@@ -26,6 +27,9 @@ use crate::failure::Failure;
 
 /// Zones up to which each has a line of its own at level info.
 const ZONES_TOLD_ONE_BY_ONE: usize = 20;
+
+/// Findings of one zone that are logged; `weir checkzone` shows them all.
+const FINDINGS_TOLD: usize = 20;
 
 /// Where zones come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -270,9 +274,7 @@ impl Library {
 
     /// Takes over what was loaded; yields whether it is good.
     fn take(&mut self, source: &Source, loaded: Loaded, tell: bool) -> bool {
-        for finding in &loaded.findings {
-            if finding.is_error() { error!("{finding}") } else { warn!("{finding}") }
-        }
+        tell_findings(source, &loaded.findings);
         let held = self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held {
             origin: source.origin,
             path: source.path.clone(),
@@ -320,6 +322,21 @@ impl Library {
     }
 }
 
+/// Logs what is wrong with a zone, errors first; of many findings, the first ones.
+fn tell_findings(source: &Source, findings: &[Diagnostic]) {
+    let (errors, warnings): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| finding.is_error());
+    for finding in errors.into_iter().chain(warnings).take(FINDINGS_TOLD) {
+        if finding.is_error() { error!("{finding}") } else { warn!("{finding}") }
+    }
+    if findings.len() > FINDINGS_TOLD {
+        let (origin, path) = (source.origin, source.path.display());
+        warn!(
+            "{} more findings: `weir checkzone {origin} {path}` lists them",
+            findings.len() - FINDINGS_TOLD
+        );
+    }
+}
+
 /// Threads for loading zones: one a CPU.
 pub(crate) fn n_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -350,4 +367,122 @@ pub(crate) fn load_all(sources: &[Source], seed: HashSeed, n_threads: usize) -> 
     });
     loaded.sort_by_key(|(number, _)| *number);
     loaded.into_iter().map(|(_, loaded)| loaded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    const SEED: HashSeed = HashSeed::fixed();
+
+    fn zone(serial: u32) -> String {
+        format!("$TTL 60\n@ SOA ns hostmaster {serial} 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\n")
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("it lies in the folder")).expect("created");
+        fs::write(&path, text).expect("written");
+        path
+    }
+
+    fn open(folder: &TempDir, entries: Vec<ZoneEntry>) -> Library {
+        let mut config = Config { zone: entries, ..Config::default() };
+        config.server.zones = Some(folder.path().to_path_buf());
+        Library::open(&config, SEED, 2).expect("something can be served")
+    }
+
+    /// The serials that are served; `None` is a zone that answers SERVFAIL.
+    fn serials(library: &Library) -> Vec<(String, Option<u32>)> {
+        let set = library.zone_set();
+        let serial = |state: &ZoneState| match state {
+            ZoneState::Ready(zone) => Some(zone.serial()),
+            ZoneState::Broken | ZoneState::Loading => None,
+        };
+        set.zones().map(|(origin, state)| (origin.to_string(), serial(state))).collect()
+    }
+
+    #[test]
+    fn an_update_without_a_change_keeps_the_generation() {
+        let folder = TempDir::new().expect("a folder");
+        let path = write(&folder, "a.zone", &zone(1));
+        // Old enough to tell that nothing was written while it was read.
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        fs::File::options()
+            .append(true)
+            .open(path)
+            .and_then(|file| file.set_modified(long_ago))
+            .expect("set");
+        let mut library = open(&folder, Vec::new());
+        let update = library.update();
+        assert!(!update.changed && update.n_problems == 0, "{update:?}");
+        assert_eq!(library.zone_set().generation(), 1);
+        write(&folder, "b.zone", &zone(2));
+        assert!(library.update().changed);
+        assert_eq!(library.zone_set().generation(), 2);
+        assert_eq!(serials(&library), [("a.".to_owned(), Some(1)), ("b.".to_owned(), Some(2))]);
+    }
+
+    #[test]
+    fn a_change_of_an_included_file_is_a_change_of_the_zone() {
+        let folder = TempDir::new().expect("a folder");
+        write(&folder, "a.zone", "$INCLUDE a.soa\n@ NS ns\nns A 192.0.2.53\n");
+        write(&folder, "a.soa", "$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 60\n");
+        let mut library = open(&folder, Vec::new());
+        assert_eq!(serials(&library), [("a.".to_owned(), Some(1))]);
+        write(&folder, "a.soa", "$TTL 60\n@ SOA ns hostmaster 2 3600 600 86400 60\n");
+        library.update();
+        assert_eq!(serials(&library), [("a.".to_owned(), Some(2))]);
+    }
+
+    #[test]
+    fn a_new_zone_that_is_bad_answers_servfail_until_it_is_good() {
+        let folder = TempDir::new().expect("a folder");
+        write(&folder, "a.zone", &zone(1));
+        let mut library = open(&folder, Vec::new());
+        write(&folder, "b.zone", "nonsense\n");
+        let update = library.update();
+        assert!(update.changed && update.n_problems == 1, "{update:?}");
+        assert_eq!(serials(&library)[1], ("b.".to_owned(), None));
+        write(&folder, "b.zone", &zone(5));
+        library.update();
+        assert_eq!(serials(&library)[1], ("b.".to_owned(), Some(5)));
+    }
+
+    #[test]
+    fn a_zone_named_in_the_configuration_goes_before_a_file_of_the_directory() {
+        let folder = TempDir::new().expect("a folder");
+        write(&folder, "a.zone", &zone(1));
+        let file = write(&folder, "elsewhere.txt", &zone(2));
+        let mut library = open(&folder, vec![ZoneEntry { name: "A".to_owned(), file }]);
+        assert_eq!(serials(&library), [("a.".to_owned(), Some(2))]);
+        assert_eq!(library.update().n_problems, 1, "the two files are reported");
+    }
+
+    #[test]
+    fn a_directory_without_zones_any_more_leaves_everything_in_place() {
+        let folder = TempDir::new().expect("a folder");
+        let path = write(&folder, "a.zone", &zone(1));
+        let mut library = open(&folder, Vec::new());
+        fs::remove_file(path).expect("removed");
+        let update = library.update();
+        assert!(!update.changed && update.n_problems == 1, "{update:?}");
+        assert_eq!(serials(&library), [("a.".to_owned(), Some(1))]);
+    }
+
+    #[test]
+    fn zones_come_back_in_the_order_of_their_sources_whatever_thread_read_them() {
+        let folder = TempDir::new().expect("a folder");
+        let sources: Vec<Source> = (0..50u32)
+            .map(|n| Source {
+                origin: NameBuf::from_text(format!("z{n}.").as_bytes(), None).expect("a name").name().fold(),
+                path: write(&folder, &format!("z{n}.zone"), &zone(n)),
+            })
+            .collect();
+        let loaded = load_all(&sources, SEED, 4);
+        let serials = loaded.iter().map(|loaded| loaded.zone.as_ref().map(|zone| zone.serial()));
+        assert!(serials.eq((0..50).map(Some)));
+    }
 }

@@ -272,3 +272,186 @@ fn split_frame(octets: &[u8]) -> io::Result<Option<(&[u8], &[u8])>> {
         n_octets => Ok(rest.split_at_checked(n_octets)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::responder::ResponderConfig;
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use weir_wire::name::{HashSeed, Name};
+    use weir_wire::rtype::Rtype;
+
+    const SEED: HashSeed = HashSeed::fixed();
+
+    /// A connection made of what arrives, one element a read, and of room for what is written.
+    struct Script {
+        arriving: RefCell<VecDeque<Vec<u8>>>,
+        ends: bool,
+        room: RefCell<usize>,
+        written: RefCell<Vec<u8>>,
+    }
+
+    impl Script {
+        fn new(arriving: impl IntoIterator<Item = Vec<u8>>) -> Script {
+            let arriving = RefCell::new(arriving.into_iter().collect());
+            Script { arriving, ends: false, room: RefCell::new(usize::MAX), written: RefCell::default() }
+        }
+    }
+
+    impl Stream for Script {
+        fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+            let mut arriving = self.arriving.borrow_mut();
+            let Some(mut octets) = arriving.pop_front() else {
+                return if self.ends { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
+            };
+            let n_octets = octets.len().min(into.len());
+            into[..n_octets].copy_from_slice(&octets[..n_octets]);
+            if n_octets < octets.len() {
+                arriving.push_front(octets.split_off(n_octets));
+            }
+            Ok(n_octets)
+        }
+
+        fn try_write(&self, from: &[u8]) -> io::Result<usize> {
+            let mut room = self.room.borrow_mut();
+            let n_octets = from.len().min(*room);
+            if n_octets == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            *room -= n_octets;
+            self.written.borrow_mut().extend_from_slice(&from[..n_octets]);
+            Ok(n_octets)
+        }
+    }
+
+    /// A query that every server refuses here, with its length in front.
+    fn frame(id: u16) -> Vec<u8> {
+        let mut message = [0; 64];
+        let n_octets = weir_wire::query::write(&mut message, id, Name::ROOT, Rtype::A, None).unwrap();
+        let prefix = u16::try_from(n_octets).unwrap().to_be_bytes();
+        [&prefix[..], &message[..n_octets]].concat()
+    }
+
+    fn ids(written: &[u8]) -> Vec<u16> {
+        let mut rest = written;
+        let mut ids = Vec::new();
+        while let Some((message, after)) = split_frame(rest).unwrap() {
+            ids.push(u16::from_be_bytes([message[0], message[1]]));
+            rest = after;
+        }
+        assert!(rest.is_empty(), "only whole answers are written");
+        ids
+    }
+
+    struct Fixture {
+        desk: Desk,
+        backlog: Backlog,
+        budget: Budget,
+        zones: Zones,
+        counters: AnswerCounters,
+    }
+
+    impl Fixture {
+        fn new(budget: usize) -> Fixture {
+            Fixture {
+                desk: Desk::new(Responder::new(&ResponderConfig::tcp(&Config::default(), SEED))),
+                backlog: Backlog::default(),
+                budget: Budget::new(budget),
+                zones: Zones::empty(SEED),
+                counters: AnswerCounters::default(),
+            }
+        }
+
+        fn turn(&mut self, stream: &Script) -> Turn {
+            self.desk.turn(stream, &mut self.backlog, &self.budget, &self.zones, &self.counters)
+        }
+
+        fn left(&self) -> usize {
+            self.budget.left.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn queries_cut_anywhere_are_answered_once_each_and_in_order() {
+        let octets: Vec<u8> = (0..20).flat_map(frame).collect();
+        for size in [1, 2, 3, 7, 19, 20, 41, 400] {
+            let stream = Script::new(octets.chunks(size).map(<[u8]>::to_vec));
+            let mut fixture = Fixture::new(1 << 20);
+            let mut n_queries = 0;
+            loop {
+                match fixture.turn(&stream) {
+                    Turn::Again { n_queries: more } => n_queries += more,
+                    Turn::Waiting { n_queries: more } => {
+                        n_queries += more;
+                        break;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(n_queries, 20, "chunks of {size}");
+            assert_eq!(ids(&stream.written.borrow()), (0..20).collect::<Vec<_>>(), "chunks of {size}");
+            assert_eq!(fixture.left(), 1 << 20, "an idle connection holds nothing");
+        }
+    }
+
+    #[test]
+    fn half_a_query_is_held_and_counted_until_the_rest_comes() {
+        let frame = frame(1);
+        let stream = Script::new([frame[..5].to_vec()]);
+        let mut fixture = Fixture::new(100);
+        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 0 });
+        assert_eq!((fixture.backlog.input.len(), fixture.left()), (5, 95));
+        stream.arriving.borrow_mut().push_back(frame[5..].to_vec());
+        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 1 });
+        assert_eq!((fixture.backlog.input.len(), fixture.left()), (0, 100));
+    }
+
+    #[test]
+    fn what_a_client_does_not_take_is_held_and_goes_on_where_it_stopped() {
+        let stream = Script::new([(0..3).flat_map(frame).collect()]);
+        *stream.room.borrow_mut() = 10;
+        let mut fixture = Fixture::new(1000);
+        assert_eq!(fixture.turn(&stream), Turn::Blocked);
+        assert_eq!(fixture.left(), 1000 - fixture.backlog.output.len());
+        // As the connection's task does once the client reads again.
+        stream.written.borrow_mut().append(&mut fixture.backlog.output);
+        *stream.room.borrow_mut() = usize::MAX;
+        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 0 });
+        assert_eq!(ids(&stream.written.borrow()), [0, 1, 2]);
+        assert_eq!(fixture.left(), 1000);
+    }
+
+    #[test]
+    fn a_connection_that_would_hold_more_than_the_budget_ends() {
+        let stream = Script::new([frame(1)[..5].to_vec()]);
+        let mut fixture = Fixture::new(4);
+        assert_eq!(fixture.turn(&stream), Turn::Failed);
+        fixture.backlog.clear(&fixture.budget);
+        assert_eq!(fixture.left(), 4);
+    }
+
+    #[test]
+    fn the_end_of_the_stream_comes_after_the_answers() {
+        let mut stream = Script::new([frame(9)]);
+        stream.ends = true;
+        let mut fixture = Fixture::new(1000);
+        assert_eq!(fixture.turn(&stream), Turn::Finished);
+        assert_eq!(ids(&stream.written.borrow()), [9]);
+    }
+
+    #[test]
+    fn a_message_of_the_longest_length_is_read_whole() {
+        let mut message = vec![0xff, 0xff];
+        message.resize(MAX_FRAME_OCTETS, 0);
+        let stream = Script::new(message.chunks(1460).map(<[u8]>::to_vec));
+        let mut fixture = Fixture::new(1 << 20);
+        let mut n_queries = 0;
+        while let Turn::Again { n_queries: more } = fixture.turn(&stream) {
+            n_queries += more;
+        }
+        assert_eq!(n_queries + usize::from(fixture.backlog.input.is_empty()), 1);
+        assert_eq!(fixture.counters.queries.value(), 1);
+    }
+}
