@@ -163,3 +163,6 @@ impl Reading {
         if has_errors { Err(list) } else { Ok(list) }
     }
 }
+
+#[cfg(test)]
+mod tests;

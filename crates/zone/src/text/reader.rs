@@ -152,13 +152,13 @@ impl<'s> Reader<'s> {
                 Ok(Entry::End) => return None,
                 Ok(Entry::Include(inclusion)) => self.include(&inclusion),
                 Err(Stop::More) => return Some(start),
+                Err(Stop::Wrong(fault)) if fault.is_fatal => {
+                    self.report(*fault);
+                    return None;
+                }
                 Err(Stop::Wrong(fault)) => match scanner.skip_entry() {
                     // The entry is read again, and fails again, once its end is in the window.
                     Err(Stop::More) => return Some(start),
-                    _ if fault.is_fatal => {
-                        self.report(*fault);
-                        return None;
-                    }
                     _ => self.report(*fault),
                 },
             }
