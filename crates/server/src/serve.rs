@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 use weir_netio::affinity;
@@ -58,6 +58,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
 
     let counters = Arc::new(counters(&cpus, &opened));
     let runtime = runtime(cpus.len())?;
+    let signals = Signals::catch(&runtime)?;
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
@@ -74,7 +75,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let mut open = house.open(opened)?;
     house.counters.set_ready(true);
     info!("ready");
-    let outcome = house.run(&mut open.failed, reloader);
+    let outcome = house.run(&mut open.failed, signals, reloader);
     house.close(open);
     outcome
 }
@@ -242,16 +243,17 @@ impl House {
     }
 
     /// Waits for a signal to end, and rereads on HUP until then.
-    fn run(&self, failed: &mut mpsc::UnboundedReceiver<String>, reloader: Reloader) -> Result<(), Failure> {
-        let no_signals = |error: io::Error| Failure::new(format!("signals cannot be received: {error}"));
+    fn run(
+        &self,
+        failed: &mut mpsc::UnboundedReceiver<String>,
+        mut signals: Signals,
+        reloader: Reloader,
+    ) -> Result<(), Failure> {
         self.runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-            let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
-            tokio::spawn(reloader.reload_on(hang_up));
+            tokio::spawn(reloader.reload_on(signals.hang_up));
             tokio::select! {
-                _ = terminate.recv() => info!("TERM: answering what is in flight"),
-                _ = interrupt.recv() => info!("INT: answering what is in flight"),
+                _ = signals.terminate.recv() => info!("TERM: answering what is in flight"),
+                _ = signals.interrupt.recv() => info!("INT: answering what is in flight"),
                 Some(reason) = failed.recv() => return Err(Failure::new(reason)),
             }
             Ok(())
@@ -276,6 +278,26 @@ impl House {
         // A reload under way would only delay the end.
         self.runtime.shutdown_background();
         info!("stopped");
+    }
+}
+
+/// The signals that the server obeys. Caught before zones are loaded: one that comes earlier than its time waits.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn catch(runtime: &Runtime) -> Result<Signals, Failure> {
+        let _in_runtime = runtime.enter();
+        let catch =
+            |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be received: {error}")));
+        Ok(Signals {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
     }
 }
 
