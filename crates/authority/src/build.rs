@@ -205,6 +205,10 @@ impl<'z> Page<'z, '_> {
 
     fn signatures(&mut self, source: Source<'z>) -> Result<(), Full> {
         for rrset in source.node().rrsets().filter(|rrset| rrset.signatures.n_records > 0) {
+            // Those of a DNAME that led here came with it.
+            if rrset.rtype == Rtype::DNAME && self.dnssec_ok && !self.dnames.add(&source.node()) {
+                continue;
+            }
             self.answer.push(Section::Answer, rrset.signatures, self.name)?;
         }
         Ok(())
