@@ -126,13 +126,13 @@ pub const RULES: &[Rule] = &[
         },
     },
     // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets: BIND spells a long
-    // name once more.
+    // name once or twice more.
     Rule {
         name: "fits-by-compression",
         parts: &[Part::Truncation],
         holds: |case| {
             let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
-            !uncut.is_truncated() && uncut.octets + case.query.name.wire_len().max(32) > case.room
+            !uncut.is_truncated() && uncut.octets + (2 * case.query.name.wire_len()).max(32) > case.room
         },
     },
     // RFC 6604, section 3: the response code is that of the last name of a chain, which an answer with TC may not have got
@@ -148,7 +148,7 @@ pub const RULES: &[Rule] = &[
     // RFC 1034, section 3.6.2: loops of aliases have no right answer. BIND says SERVFAIL, NSD and Knot stop elsewhere.
     Rule {
         name: "alias-loop",
-        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| has_loop(&case.ours.answer),
     },
     // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer.
@@ -228,12 +228,68 @@ pub const RULES: &[Rule] = &[
                 && case.theirs.authority.iter().any(|r| r.rtype == NSEC)
         },
     },
+    // RFC 5155, section 7.2.8: the owners of NSEC3 records are no names of the zone. NSD takes them for closest enclosers.
+    Rule {
+        name: "names-of-nsec3-records",
+        parts: &[Part::Authority, Part::Truncation],
+        holds: |case| case.rival == Kind::Nsd && case.query.dnssec_ok && is_below_nsec3_owner(case),
+    },
+    // RFC 1034, section 4.3.2, step 3a: an alias is followed for a question for NSEC3 as well. NSD says that there is no data.
+    Rule {
+        name: "nsec3-at-an-alias",
+        parts: &[Part::Answer, Part::Authority, Part::Additional, Part::Rcode],
+        holds: |case| {
+            case.rival == Kind::Nsd
+                && case.query.rtype == NSEC3
+                && case.ours.answer.iter().any(|r| r.rtype == CNAME && !case.theirs.answer.contains(r))
+        },
+    },
+    // RFC 5155, section 7.2.3: no data at a name that exists takes the NSEC3 record of that name alone. NSD adds the proof
+    // of the closest encloser when the name asked for is the wildcard itself.
+    Rule {
+        name: "wildcard-asked-literally",
+        parts: &[Part::Authority, Part::Truncation],
+        holds: |case| {
+            case.rival == Kind::Nsd
+                && case.query.name.is_wildcard()
+                && case.zone.has_type(&case.zone.origin, NSEC3PARAM)
+                && case.theirs.authority.iter().any(|r| r.rtype == NSEC3)
+        },
+    },
+    // RFC 4035, section 3.1.3.4: two proofs, that no name is closer than the wildcard and that the wildcard has no such
+    // data. For a wildcard that is an empty non-terminal BIND and Knot give the first alone.
+    Rule {
+        name: "empty-wildcard-proof",
+        parts: &[Part::Authority, Part::Truncation],
+        holds: |case| {
+            matches!(case.rival, Kind::Bind | Kind::Knot)
+                && case.query.dnssec_ok
+                && is_made_by_empty_wildcard(case)
+                && case.theirs.authority.iter().any(|r| r.rtype == NSEC)
+        },
+    },
+    // RFC 4035, section 3.1.1: addresses in the additional section go with their signatures, or may go without when both
+    // have no room. Knot sends them without, Weir sends neither.
+    Rule {
+        name: "unsigned-addresses",
+        parts: &[Part::Additional],
+        holds: |case| {
+            // 64 octets of signature, 18 before the signer's name and that name, 12 of the record.
+            let signed = 94 + case.zone.origin.wire_len();
+            case.rival == Kind::Knot
+                && case.query.dnssec_ok
+                && case.ours.octets + 28 + signed > case.room
+                && case.ours.additional.iter().all(|r| case.theirs.additional.contains(r))
+        },
+    },
 ];
 
 const CNAME: u16 = 5;
 const DNAME: u16 = 39;
 const RRSIG: u16 = 46;
 const NSEC: u16 = 47;
+const NSEC3: u16 = 50;
+const NSEC3PARAM: u16 = 51;
 
 /// Compares two answers.
 pub fn compare(case: &Case<'_>) -> Verdict {
@@ -297,9 +353,13 @@ fn is_referral(answer: &Answer) -> bool {
     answer.authority.iter().any(|r| r.rtype == 2) && answer.authority.iter().all(|r| r.rtype != 6)
 }
 
-/// True if a record leads to another name.
+/// True if a record leads to another name, or signs one that does.
 fn is_alias(record: &Record) -> bool {
-    matches!(record.rtype, CNAME | DNAME)
+    let rtype = match (record.rtype, &record.rdata[..]) {
+        (RRSIG, [high, low, ..]) => u16::from_be_bytes([*high, *low]),
+        (rtype, _) => rtype,
+    };
+    matches!(rtype, CNAME | DNAME)
 }
 
 /// True if the aliases of an answer come back to where one of them started.
@@ -319,6 +379,28 @@ fn has_loop(records: &[Record]) -> bool {
         }
         false
     })
+}
+
+/// True if the name asked for is at or below the owner of an NSEC3 record.
+fn is_below_nsec3_owner(case: &Case<'_>) -> bool {
+    let mut name = case.query.name.clone();
+    while name != case.zone.origin && !name.0.is_empty() {
+        if case.zone.has_type(&name, NSEC3) {
+            return true;
+        }
+        name = name.parent();
+    }
+    false
+}
+
+/// True if the closest encloser of the name asked for has a wildcard that owns nothing.
+fn is_made_by_empty_wildcard(case: &Case<'_>) -> bool {
+    let mut encloser = case.query.name.clone();
+    while !case.zone.exists(&encloser) && !encloser.0.is_empty() {
+        encloser = encloser.parent();
+    }
+    let wildcard = encloser.child(b"*");
+    encloser != case.query.name && case.zone.exists(&wildcard) && !case.zone.owns_any(&wildcard)
 }
 
 /// The addresses that a referral lacks of name servers that lie in the delegated zone itself.

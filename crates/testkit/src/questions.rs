@@ -67,6 +67,11 @@ impl Zone {
         self.nodes.get(name).is_some_and(|types| types.contains(&rtype))
     }
 
+    /// True if the name owns records of any type.
+    pub fn owns_any(&self, name: &Name) -> bool {
+        self.nodes.get(name).is_some_and(|types| !types.is_empty())
+    }
+
     /// True if the name exists, if only because there are names below it.
     pub fn exists(&self, name: &Name) -> bool {
         self.nodes.contains_key(name)

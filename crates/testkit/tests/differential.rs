@@ -32,12 +32,14 @@ struct Tally {
 
 #[test]
 fn weir_answers_as_its_rivals_do() {
-    let zones: [(&str, &str, Depth); 6] = [
+    let zones: [(&str, &str, Depth); 8] = [
         ("example.com", "example.com.zone", Depth::Exhaustive),
         ("2.0.192.in-addr.arpa", "2.0.192.in-addr.arpa.zone", Depth::Exhaustive),
         ("8.b.d.0.1.0.0.2.ip6.arpa", "8.b.d.0.1.0.0.2.ip6.arpa.zone", Depth::Sampled(8)),
         ("example.net", "example.net.zone", Depth::Exhaustive),
+        ("example.net", "corpus/nsec3.txt", Depth::Exhaustive),
         ("corners.test", "corpus/corners.txt", Depth::Exhaustive),
+        ("corners.test", "corpus/corners-signed.txt", Depth::Exhaustive),
         (".", "corpus/root.txt", Depth::Sampled(1)),
     ];
     let mut report =
