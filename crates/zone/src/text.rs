@@ -23,6 +23,7 @@ mod generate;
 mod include;
 mod input;
 mod location;
+mod masks;
 mod name;
 mod number;
 mod reader;

@@ -58,7 +58,7 @@ impl Reader<'_> {
             return Err(scanner.wrong("owner", "a record starts with its owner, without quotes"));
         }
         self.new_owner.clear();
-        push_name(token, self.state.origin.name(), &mut self.new_owner)
+        push_name(token, scanner, self.state.origin.name(), &mut self.new_owner)
             .map_err(|error| scanner.wrong("name", error.to_string()))?;
         std::mem::swap(&mut self.new_owner, &mut self.state.owner);
         let is_absolute = token.text.last() == Some(&b'.');
@@ -85,12 +85,16 @@ impl Reader<'_> {
             }
             if ttl.is_none() && token.text.first().is_some_and(u8::is_ascii_digit) {
                 ttl = Some(ttl_of(scanner, token)?);
-            } else if let Some(rtype) = usual_rtype(token.text).or_else(|| rtype_of(token.text)) {
-                return match rtype {
-                    _ if rtype.is_meta() => Err(scanner
-                        .wrong("type", format!("{rtype} records exist in messages only, not in zones"))),
-                    _ => Ok(Head { ttl, rtype }),
-                };
+            } else if let Some(rtype) = usual_rtype(token.text) {
+                return Ok(Head { ttl, rtype });
+            } else if class.is_none() && token.text.eq_ignore_ascii_case(b"IN") {
+                class = Some(self.same_class(scanner, Class::IN)?);
+            } else if let Some(rtype) = rtype_of(token.text) {
+                if rtype.is_meta() {
+                    let message = format!("{rtype} records exist in messages only, not in zones");
+                    return Err(scanner.wrong("type", message));
+                }
+                return Ok(Head { ttl, rtype });
             } else if let Some(found) = class_of(token.text).filter(|_| class.is_none()) {
                 class = Some(self.same_class(scanner, found)?);
             } else {

@@ -188,7 +188,8 @@ impl<'t> FieldReader<'_, 't> {
         if token.form == Form::Quoted {
             return Err(self.expected("a name without quotes", token));
         }
-        push_name(token, self.origin, self.out).map_err(|error| self.scanner.wrong("name", error.to_string()))
+        push_name(token, self.scanner, self.origin, self.out)
+            .map_err(|error| self.scanner.wrong("name", error.to_string()))
     }
 
     /// A decimal number of at most `max`.

@@ -4,6 +4,7 @@
 //! least so many digits wide, in base `d`, `o`, `x`, `X` or in nibbles (`n`, `N`); `\$` and `$$` stand for a dollar.
 
 use super::fields::shown;
+use super::masks::Masks;
 use super::number::decimal;
 use super::reader::{Entry, Reader};
 use super::scanner::{Form, Scanner, Stop};
@@ -27,7 +28,7 @@ impl Reader<'_> {
         let at = Location { file: self.file, line, column };
         let range = self.range(scanner)?;
         let template = scanner.rest_of_entry()?;
-        let mut text = Vec::new();
+        let (mut text, mut masks) = (Vec::new(), Masks::default());
         self.made_at = Some(at);
         let mut number = range.start;
         while number <= range.stop {
@@ -39,7 +40,8 @@ impl Reader<'_> {
                 self.error(at, "generate", message);
                 break;
             }
-            let mut made = Scanner::new(&text, true, line);
+            masks.fill(&text);
+            let mut made = Scanner::new(&text, &masks, true, line);
             if let Err(Stop::Wrong(mut fault)) = self.entry(&mut made) {
                 fault.message = format!("{} (in the record made for {number})", fault.message);
                 self.report(*fault);

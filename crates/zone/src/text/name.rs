@@ -2,16 +2,27 @@
 
 use weir_wire::name::{MAX_LABEL_LEN, MAX_NAME_LEN, Name, NameBuf, NameTextError};
 
-use super::scanner::{Form, Token};
+use super::masks::Masks;
+use super::scanner::{Form, Scanner, Token};
 
 /// Appends the name that `token` writes to `out`, completed by `origin` where it is relative.
+///
+/// `token` is the one that `scanner` scanned last.
 #[inline]
-pub(super) fn push_name(token: Token<'_>, origin: Name<'_>, out: &mut Vec<u8>) -> Result<(), NameTextError> {
+pub(super) fn push_name(
+    token: Token<'_>,
+    scanner: &Scanner<'_>,
+    origin: Name<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), NameTextError> {
     match token.text {
         b"@" => out.extend_from_slice(origin.octets()),
         b"." => out.push(0),
         [] => return Err(NameTextError::Empty),
-        text if token.form == Form::Plain => return push_plain(text, origin, out),
+        text if token.form == Form::Plain => {
+            let (masks, text_at) = scanner.token_masks();
+            return push_plain(text, masks, text_at, origin, out);
+        }
         text => {
             let name = NameBuf::from_text(text, Some(origin))?;
             out.extend_from_slice(name.name().octets());
@@ -21,17 +32,25 @@ pub(super) fn push_name(token: Token<'_>, origin: Name<'_>, out: &mut Vec<u8>) -
 }
 
 /// Text and wire form have the same length but for one octet: each dot stands where the next label's length goes.
-fn push_plain(text: &[u8], origin: Name<'_>, out: &mut Vec<u8>) -> Result<(), NameTextError> {
+#[inline]
+fn push_plain(
+    text: &[u8],
+    masks: &Masks,
+    text_at: usize,
+    origin: Name<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), NameTextError> {
     let start = out.len();
     out.push(0);
     out.extend_from_slice(text);
     let wire = out.get_mut(start..).unwrap_or(&mut []);
     let mut label_at = 0;
-    for (at, &octet) in (1..).zip(text) {
-        if octet == b'.' {
-            end_label(wire, label_at, at)?;
-            label_at = at;
-        }
+    let mut dot = masks.next_dot(text_at);
+    while dot < text_at + text.len() {
+        let at = dot - text_at + 1;
+        end_label(wire, label_at, at)?;
+        label_at = at;
+        dot = masks.next_dot(dot + 1);
     }
     if label_at == text.len() {
         // The last dot becomes the root label.
@@ -72,8 +91,11 @@ mod tests {
             let origin = NameBuf::from_text(b"example.", None).unwrap();
             let expected = NameBuf::from_text(text.as_bytes(), Some(origin.name()));
             let mut out = b"in front".to_vec();
-            let token = Token { text: text.as_bytes(), form: Form::Plain };
-            let read = push_name(token, origin.name(), &mut out);
+            let mut masks = Masks::default();
+            masks.fill(text.as_bytes());
+            let mut scanner = Scanner::new(text.as_bytes(), &masks, true, 1);
+            let token = scanner.token().unwrap().unwrap_or(Token { text: b"", form: Form::Plain });
+            let read = push_name(token, &scanner, origin.name(), &mut out);
             match expected {
                 Ok(name) => {
                     prop_assert_eq!(read, Ok(()));

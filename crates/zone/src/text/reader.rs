@@ -2,6 +2,7 @@
 
 use super::fields::Scratch;
 use super::input::{Input, MAX_ENTRY_LEN, RefillError};
+use super::masks::Masks;
 use super::scanner::{Fault, Mark, Scanner, Stop};
 use super::{Options, Reading, RecordSink};
 use crate::diagnostic::{Diagnostic, Files, Findings, Location, Severity};
@@ -112,6 +113,7 @@ impl<'s> Reader<'s> {
     }
 
     fn entries(&mut self, name: &Path, input: &mut Input<'_>) {
+        let mut masks = Masks::default();
         let mut line = 1;
         let mut n_done = 0;
         let mut is_start = true;
@@ -135,7 +137,8 @@ impl<'s> Reader<'s> {
                 n_skipped = if window.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
             }
             let window = window.get(n_skipped..).unwrap_or(&[]);
-            match self.entries_of_window(Scanner::new(window, is_last, line)) {
+            masks.fill(window);
+            match self.entries_of_window(Scanner::new(window, &masks, is_last, line)) {
                 Some(mark) => (n_done, line) = (n_skipped + mark.at, mark.line),
                 None => return,
             }

@@ -3,6 +3,7 @@
 //! It works on a window of the file. When a token might go on past the window's end it says [`Stop::More`]; the
 //! reader then goes back to the start of the entry, reads on, and scans the entry again.
 
+use super::masks::Masks;
 use memchr::memchr;
 
 /// What an octet is to the scanner.
@@ -82,6 +83,7 @@ pub(super) struct Mark {
 /// The scanner of one window.
 pub(super) struct Scanner<'t> {
     window: &'t [u8],
+    masks: &'t Masks,
     /// The window runs to the end of the file.
     is_last: bool,
     at: usize,
@@ -99,10 +101,11 @@ pub(super) struct Scanner<'t> {
 }
 
 impl<'t> Scanner<'t> {
-    /// A scanner of a window that starts with the line numbered `line`.
-    pub(super) fn new(window: &'t [u8], is_last: bool, line: u32) -> Scanner<'t> {
+    /// A scanner of a window, to which `masks` belong, that starts with the line numbered `line`.
+    pub(super) fn new(window: &'t [u8], masks: &'t Masks, is_last: bool, line: u32) -> Scanner<'t> {
         Scanner {
             window,
+            masks,
             is_last,
             at: 0,
             line,
@@ -261,27 +264,35 @@ impl<'t> Scanner<'t> {
     #[inline]
     fn contiguous(&mut self) -> Result<Token<'t>, Stop> {
         self.here();
-        let rest = self.window.get(self.at..).unwrap_or(&[]);
-        let mut len = 0;
+        let mut end = self.at;
         let mut form = Form::Plain;
         loop {
-            let Some(&octet) = rest.get(len) else {
-                if self.is_last {
-                    break;
+            end = self.masks.next_special(end);
+            let Some(&octet) = self.window.get(end) else {
+                if !self.is_last {
+                    return Err(Stop::More);
                 }
-                return Err(Stop::More);
+                end = self.window.len();
+                break;
             };
             match kind(octet) {
-                Kind::Plain => len += 1,
+                Kind::Plain => end += 1,
                 Kind::Escape => {
-                    len += self.escape_len(rest.get(len + 1))?;
+                    end += self.escape_len(self.window.get(end + 1))?;
                     form = Form::Escaped;
                 }
                 _ => break,
             }
         }
-        self.at += len;
-        Ok(Token { text: rest.get(..len).unwrap_or(&[]), form })
+        let text = self.window.get(self.at..end).unwrap_or(&[]);
+        self.at = end;
+        Ok(Token { text, form })
+    }
+
+    /// The masks of the window, and where in it the token stands that was scanned last.
+    #[inline]
+    pub(super) fn token_masks(&self) -> (&'t Masks, usize) {
+        (self.masks, self.token_at)
     }
 
     /// A backslash takes the next octet with it, whatever it is, but not the end of the line.
@@ -380,7 +391,9 @@ mod tests {
     use super::*;
 
     fn entry(text: &str) -> Vec<String> {
-        let mut scanner = Scanner::new(text.as_bytes(), true, 1);
+        let mut masks = Masks::default();
+        masks.fill(text.as_bytes());
+        let mut scanner = Scanner::new(text.as_bytes(), &masks, true, 1);
         let mut tokens = Vec::new();
         while let Some(token) = scanner.token().unwrap() {
             tokens.push(String::from_utf8(token.text.to_vec()).unwrap());
@@ -389,7 +402,9 @@ mod tests {
     }
 
     fn fault(text: &str) -> (u32, u32, &'static str) {
-        let mut scanner = Scanner::new(text.as_bytes(), true, 1);
+        let mut masks = Masks::default();
+        masks.fill(text.as_bytes());
+        let mut scanner = Scanner::new(text.as_bytes(), &masks, true, 1);
         loop {
             match scanner.token() {
                 Ok(Some(_)) => {}
@@ -426,7 +441,9 @@ mod tests {
     #[test]
     fn a_window_that_ends_within_an_entry_asks_for_more() {
         for text in ["a", "a (b\n", "a \"b", "a \\", "a ; c", "a "] {
-            let mut scanner = Scanner::new(text.as_bytes(), false, 1);
+            let mut masks = Masks::default();
+            masks.fill(text.as_bytes());
+            let mut scanner = Scanner::new(text.as_bytes(), &masks, false, 1);
             let stop = std::iter::repeat_with(|| scanner.token()).find_map(Result::err);
             assert!(matches!(stop, Some(Stop::More)), "{text:?}");
         }
