@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::sys;
 
@@ -114,9 +115,23 @@ pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
+/// Sets how much later than asked for a nap of this thread may end (`PR_SET_TIMERSLACK`, prctl(2)); usually 50 us.
+pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
+    // Zero would mean the default.
+    let slack_ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
+    // SAFETY: the call takes integers only.
+    sys::check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn naps_can_be_made_punctual() {
+        assert!(set_timer_slack(Duration::from_micros(1)).is_ok());
+        assert!(set_timer_slack(Duration::ZERO).is_ok());
+    }
 
     #[test]
     fn a_pinned_thread_runs_on_its_cpu_alone() {

@@ -137,7 +137,7 @@ impl Control {
 }
 
 /// `CMSG_ALIGN`: control messages start at multiples of a machine word.
-const fn align_control(n_octets: usize) -> usize {
+pub(crate) const fn align_control(n_octets: usize) -> usize {
     n_octets.next_multiple_of(size_of::<usize>())
 }
 
@@ -413,10 +413,10 @@ impl Buffers {
     }
 }
 
-const NO_SEGMENT: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+pub(crate) const NO_SEGMENT: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// A header without anything. Written field by field would not do: musl's `msghdr` has private padding.
-fn empty_header() -> mmsghdr {
+pub(crate) fn empty_header() -> mmsghdr {
     // SAFETY: mmsghdr is a C structure of integers and pointers; all zeros is the empty one.
     unsafe { std::mem::zeroed() }
 }
@@ -427,11 +427,11 @@ fn empty_header() -> mmsghdr {
     clippy::allow_attributes,
     reason = "at most Control::OCTETS; which cast it is depends on the C library"
 )]
-fn set_control_length(header: &mut msghdr, n_octets: usize) {
+pub(crate) fn set_control_length(header: &mut msghdr, n_octets: usize) {
     header.msg_controllen = n_octets as _;
 }
 
 #[allow(clippy::unnecessary_cast, clippy::allow_attributes, reason = "size_t in glibc, socklen_t in musl")]
-fn control_length(header: &msghdr) -> usize {
+pub(crate) fn control_length(header: &msghdr) -> usize {
     header.msg_controllen as usize
 }

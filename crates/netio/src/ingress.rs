@@ -5,7 +5,7 @@
 //! is there, so that a busy worker makes no more calls than one with a single socket.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use libc::{c_int, epoll_event};
@@ -148,9 +148,9 @@ impl Poll {
         // SAFETY: the descriptor was opened just now and nobody else knows it.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         for (mark, engine) in (0_u64..).zip(engines) {
-            watch(&epoll, engine, mark)?;
+            sys::watch(&epoll, engine, mark)?;
         }
-        watch(&epoll, wake, WAKE)?;
+        sys::watch(&epoll, wake, WAKE)?;
         Ok(Self {
             epoll,
             interval_ms: c_int::try_from(interval.as_millis()).unwrap_or(c_int::MAX),
@@ -215,27 +215,9 @@ impl Poll {
     fn wait(&mut self) -> io::Result<()> {
         (self.last, self.batches_since_wait) = (None, 0);
         (self.next_event, self.n_events) = (0, 0);
-        let length = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the kernel writes at most `length` events into the vector, which has that many; any bit pattern is a
-        // valid epoll_event.
-        let result = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), length, self.interval_ms)
-        };
-        match sys::check(result) {
-            Ok(n_events) => self.n_events = usize::try_from(n_events).unwrap_or(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+        self.n_events = sys::wait_events(&self.epoll, &mut self.events, self.interval_ms)?;
         Ok(())
     }
-}
-
-fn watch(epoll: &OwnedFd, source: &impl AsFd, mark: u64) -> io::Result<()> {
-    let mut event = epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: mark };
-    let fd = source.as_fd().as_raw_fd();
-    // SAFETY: both descriptors are open while they are borrowed; the event outlives the call.
-    let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-    sys::check(result).map(drop)
 }
 
 #[cfg(test)]

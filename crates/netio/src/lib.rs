@@ -13,8 +13,9 @@
 //! 6. [`steer`]: which worker of a group the kernel gives a datagram to.
 //! 7. [`drops`]: what the kernel threw away because a queue was full.
 //! 8. [`event`]: wakes a worker that sleeps.
-//! 9. [`affinity`]: how many CPUs the process may use, and pinning a thread to one.
+//! 9. [`affinity`]: how many CPUs the process may use, pinning a thread to one, and how punctual its naps are.
 //! 10. [`privilege`]: giving up root and every capability once the sockets are open.
+//! 11. [`datagrams`] and [`client`]: the other side, for programs that ask in batches.
 //!
 //! `sys` and `slots` below are private: thin wrappers of calls, and the arrays that the kernel writes into.
 //!
@@ -101,6 +102,10 @@ pub mod event;
 pub mod affinity;
 
 pub mod privilege;
+
+pub mod datagrams;
+
+pub mod client;
 
 mod slots;
 mod sys;

@@ -1,9 +1,9 @@
 //! Thin wrappers of calls that neither std nor socket2 offers.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_int, c_void, epoll_event, socklen_t};
 
 /// Turns the C convention (-1 and `errno`) into a result.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
@@ -62,4 +62,27 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>, limit: std::time::Duration) {
     let limit_ms = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
     // SAFETY: one pollfd is given and one is announced; it outlives the call.
     unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
+}
+
+/// Has `epoll` report when `source` can be read, under `mark`.
+pub(crate) fn watch(epoll: &OwnedFd, source: &impl AsFd, mark: u64) -> io::Result<()> {
+    let mut event = epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: mark };
+    let fd = source.as_fd().as_raw_fd();
+    // SAFETY: both descriptors are open while they are borrowed; the event outlives the call.
+    let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+    check(result).map(drop)
+}
+
+/// Sleeps until one of the watched can be read or `limit_ms` is over, and yields how many `events` were written. A signal
+/// ends it too, with none.
+pub(crate) fn wait_events(epoll: &OwnedFd, events: &mut [epoll_event], limit_ms: c_int) -> io::Result<usize> {
+    let length = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the kernel writes at most `length` events into the slice, which has that many; any bit pattern is a valid
+    // epoll_event.
+    let result = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), length, limit_ms) };
+    match check(result) {
+        Ok(n_events) => Ok(usize::try_from(n_events).unwrap_or(0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(error) => Err(error),
+    }
 }

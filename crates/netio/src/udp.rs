@@ -225,7 +225,7 @@ fn require_options(socket: &Socket, address: SocketAddr, wildcard: bool) -> Resu
 }
 
 /// Asks for the buffers, first beyond the system's limit (`CAP_NET_ADMIN`), then within it.
-fn set_buffers(socket: &Socket, config: &UdpSocketConfig, degraded: &mut Vec<Degraded>) {
+pub(crate) fn set_buffers(socket: &Socket, config: &UdpSocketConfig, degraded: &mut Vec<Degraded>) {
     let wanted = [
         (
             "SO_RCVBUF",
@@ -296,16 +296,16 @@ fn send_messages(fd: BorrowedFd<'_>, batch: &mut Batch, range: std::ops::Range<u
 }
 
 /// The length of a header array for the kernel; batches are bounded by `batch::MAX_CAPACITY`.
-fn message_count(headers: &[libc::mmsghdr]) -> c_uint {
+pub(crate) fn message_count(headers: &[libc::mmsghdr]) -> c_uint {
     c_uint::try_from(headers.len()).unwrap_or(0)
 }
 
-fn count_of(result: c_int) -> io::Result<usize> {
+pub(crate) fn count_of(result: c_int) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 /// What a failed send means for the rest of the batch.
-enum SendFault {
+pub(crate) enum SendFault {
     Interrupted,
     QueueFull,
     Shortage,
@@ -313,7 +313,7 @@ enum SendFault {
     Fatal,
 }
 
-fn fault_of(error: &io::Error) -> SendFault {
+pub(crate) fn fault_of(error: &io::Error) -> SendFault {
     match error.raw_os_error() {
         Some(libc::EINTR) => SendFault::Interrupted,
         Some(libc::EAGAIN) => SendFault::QueueFull,
@@ -324,7 +324,7 @@ fn fault_of(error: &io::Error) -> SendFault {
 }
 
 /// Errors that say something of the socket itself and would come again for ever.
-fn is_fatal(error: &io::Error) -> bool {
+pub(crate) fn is_fatal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::ENOSYS | libc::EOPNOTSUPP)
