@@ -39,6 +39,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::for_serve(args)?;
     log::start(&config.log);
+    end_on_panic();
     let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
         warn!("the limit on open files cannot be raised: {error}");
         1024
@@ -58,13 +59,19 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
 
     let counters = Arc::new(counters(&cpus, &opened));
     let runtime = runtime(cpus.len())?;
-    let signals = Signals::catch(&runtime)?;
+    let mut signals = Signals::catch(&runtime)?;
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
     let library = match read_as_root {
         Some(library) => library,
-        None => Library::open(&config, seed, library::n_threads())?,
+        None => match load_zones(&runtime, &config, seed, &mut signals.end)? {
+            Some(library) => library,
+            None => {
+                runtime.shutdown_background();
+                return Ok(());
+            }
+        },
     };
     library.count(&counters.zones);
     let zones: SharedZones = Arc::new(ArcSwap::from_pointee(library.zone_set()));
@@ -78,6 +85,40 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let outcome = house.run(&mut open.failed, signals, reloader);
     house.close(open);
     outcome
+}
+
+/// A panic in any thread ends the process, in debug builds as in release builds: a server that lost a worker would go
+/// on without a share of its queries, and whoever started it could not tell.
+fn end_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
+/// Loads all zones; `None` when the server was told to end before that was done.
+fn load_zones(
+    runtime: &Runtime,
+    config: &Config,
+    seed: HashSeed,
+    end: &mut EndSignals,
+) -> Result<Option<Library>, Failure> {
+    let config = config.clone();
+    runtime.block_on(async {
+        let loading = tokio::task::spawn_blocking(move || Library::open(&config, seed, library::n_threads()));
+        tokio::select! {
+            loaded = loading => match loaded {
+                Ok(outcome) => outcome.map(Some),
+                // Neither is the runtime ending, nor does a process survive a panic.
+                Err(error) => Err(Failure::new(format!("zones cannot be loaded: {error}"))),
+            },
+            signal = end.next() => {
+                info!("{signal}: stopped before zones were loaded");
+                Ok(None)
+            }
+        }
+    })
 }
 
 /// The CPU of each worker.
@@ -96,7 +137,8 @@ fn read_what_only_root_can(config: &Config, seed: HashSeed) -> Result<Option<Lib
         return Ok(None);
     };
     warn!(
-        "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it;          open it (chmod -R a+rX), or choose another --user",
+        "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it; \
+         open it (chmod -R a+rX), or choose another --user",
         closed.display()
     );
     Library::open(config, seed, 1).map(Some)
@@ -252,11 +294,12 @@ impl House {
         self.runtime.block_on(async {
             tokio::spawn(reloader.reload_on(signals.hang_up));
             tokio::select! {
-                _ = signals.terminate.recv() => info!("TERM: answering what is in flight"),
-                _ = signals.interrupt.recv() => info!("INT: answering what is in flight"),
-                Some(reason) = failed.recv() => return Err(Failure::new(reason)),
+                signal = signals.end.next() => {
+                    info!("{signal}: answering what is in flight");
+                    Ok(())
+                }
+                Some(reason) = failed.recv() => Err(Failure::new(reason)),
             }
-            Ok(())
         })
     }
 
@@ -268,7 +311,7 @@ impl House {
         // Nobody listens when every accept loop and connection has ended already.
         let _ = stopping.send(true);
         for worker in workers {
-            // A worker panicked: the process has ended (release), or it has been reported by the panic's message.
+            // It cannot have panicked: the process would have ended.
             let _ = worker.join();
         }
         self.runtime.block_on(async {
@@ -283,9 +326,14 @@ impl House {
 
 /// The signals that the server obeys. Caught before zones are loaded: one that comes earlier than its time waits.
 struct Signals {
+    end: EndSignals,
+    hang_up: Signal,
+}
+
+/// The signals that ask for the end.
+struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
-    hang_up: Signal,
 }
 
 impl Signals {
@@ -293,11 +341,18 @@ impl Signals {
         let _in_runtime = runtime.enter();
         let catch =
             |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be received: {error}")));
-        Ok(Signals {
-            terminate: catch(SignalKind::terminate())?,
-            interrupt: catch(SignalKind::interrupt())?,
-            hang_up: catch(SignalKind::hangup())?,
-        })
+        let (terminate, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
+        Ok(Signals { end: EndSignals { terminate, interrupt }, hang_up: catch(SignalKind::hangup())? })
+    }
+}
+
+impl EndSignals {
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "TERM",
+            _ = self.interrupt.recv() => "INT",
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod seats;
 mod turn;
 
 use self::seats::{Seat, Seats};
-use self::turn::{Backlog, Budget, Desk, Turn};
+use self::turn::{Backlog, Budget, Context, Desk, Turn};
 use crate::counters::Counters;
 use crate::responder::{Responder, ResponderConfig, SharedZones};
 
@@ -171,17 +171,10 @@ impl Service {
     /// Takes turns until there is nothing left to answer; yields how the connection ended, if it did.
     async fn turns(&self, stream: &TcpStream, seat: &Seat, backlog: &mut Backlog) -> Option<End> {
         loop {
-            match self.turn(stream, backlog) {
-                Turn::Waiting { n_queries } => {
-                    note_queries(seat, n_queries);
-                    return None;
-                }
-                Turn::Again { n_queries } => {
-                    note_queries(seat, n_queries);
-                    tokio::task::yield_now().await;
-                }
+            match self.turn(stream, seat, backlog) {
+                Turn::Waiting => return None,
+                Turn::Again => tokio::task::yield_now().await,
                 Turn::Blocked => {
-                    seat.note_activity();
                     let written = timeout(self.limits.write_timeout, write_out(stream, backlog)).await;
                     if !matches!(written, Ok(Ok(()))) {
                         return Some(End::Failed);
@@ -194,7 +187,7 @@ impl Service {
     }
 
     /// One turn on this thread's desk.
-    fn turn(&self, stream: &TcpStream, backlog: &mut Backlog) -> Turn {
+    fn turn(&self, stream: &TcpStream, seat: &Seat, backlog: &mut Backlog) -> Turn {
         DESK.with_borrow_mut(|desk| {
             let (desk, index) = desk.get_or_insert_with(|| {
                 let index = self.n_desks.fetch_add(1, Ordering::Relaxed);
@@ -202,15 +195,11 @@ impl Service {
             });
             // The runtime has as many threads as there are counters.
             let Some(counters) = self.counters.tcp_answers.get(*index) else { return Turn::Failed };
-            desk.turn(stream, backlog, &self.budget, &self.zones.load(), counters)
+            // Only whole queries count: who sends an octet now and then is idle all the same.
+            let note_queries = || seat.note_activity();
+            let (budget, zones) = (&self.budget, &self.zones.load());
+            desk.turn(stream, backlog, &Context { budget, zones, counters, note_queries: &note_queries })
         })
-    }
-}
-
-/// Only whole queries count: who sends an octet now and then is idle all the same.
-fn note_queries(seat: &Seat, n_queries: usize) {
-    if n_queries > 0 {
-        seat.note_activity();
     }
 }
 

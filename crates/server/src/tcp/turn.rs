@@ -44,19 +44,25 @@ pub(super) struct Budget {
     left: AtomicUsize,
 }
 
+/// What a turn needs beside the connection and the desk.
+pub(super) struct Context<'c> {
+    /// What all backlogs may hold.
+    pub(super) budget: &'c Budget,
+    /// What is answered from.
+    pub(super) zones: &'c Zones,
+    /// Where queries and answers are counted.
+    pub(super) counters: &'c AnswerCounters,
+    /// Told of whole queries before their answers leave: once the client has its answer, it counts as active.
+    pub(super) note_queries: &'c dyn Fn(),
+}
+
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Everything that has arrived is answered, `n_queries` of them; wait for more.
-    Waiting {
-        /// Queries answered in this turn.
-        n_queries: usize,
-    },
+    /// Everything that has arrived is answered; wait for more.
+    Waiting,
     /// More has arrived; others first.
-    Again {
-        /// Queries answered in this turn.
-        n_queries: usize,
-    },
+    Again,
     /// The client does not take its answers: they are in the backlog.
     Blocked,
     /// The client is done and has all its answers.
@@ -150,7 +156,7 @@ impl Outgoing<'_> {
 /// What came of the queries in a buffer.
 enum Answered {
     /// All whole ones are answered; this many octets were used up.
-    All { used: usize, n_queries: usize },
+    All { used: usize },
     /// The client takes no more answers; this many octets were used up.
     Blocked { used: usize },
 }
@@ -170,54 +176,48 @@ impl Desk {
         &mut self,
         stream: &impl Stream,
         backlog: &mut Backlog,
-        budget: &Budget,
-        zones: &Zones,
-        counters: &AnswerCounters,
+        context: &Context<'_>,
     ) -> Turn {
-        let turn = self.try_turn(stream, backlog, zones, counters).unwrap_or(Turn::Failed);
-        if backlog.settle(budget) { turn } else { Turn::Failed }
+        let turn = self.try_turn(stream, backlog, context).unwrap_or(Turn::Failed);
+        if backlog.settle(context.budget) { turn } else { Turn::Failed }
     }
 
     fn try_turn(
         &mut self,
         stream: &impl Stream,
         backlog: &mut Backlog,
-        zones: &Zones,
-        counters: &AnswerCounters,
+        context: &Context<'_>,
     ) -> io::Result<Turn> {
         let mut filled = backlog.input.len();
         self.input.get_mut(..filled).ok_or(io::ErrorKind::InvalidData)?.copy_from_slice(&backlog.input);
         backlog.input = Vec::new();
-        let mut total = 0;
+        let mut turn = Turn::Again;
         for _ in 0..READS_A_TURN {
-            // What is held over is answered before more is read.
-            let (used, blocked) = match self.answer_all(filled, stream, backlog, zones, counters)? {
-                Answered::All { used, n_queries } => {
-                    total += n_queries;
-                    (used, false)
-                }
+            // What was held over is answered before more is read.
+            let (used, blocked) = match self.answer_all(filled, stream, backlog, context)? {
+                Answered::All { used } => (used, false),
                 Answered::Blocked { used } => (used, true),
             };
             self.input.copy_within(used..filled, 0);
             filled -= used;
             if blocked {
-                backlog.input = self.input.get(..filled).unwrap_or(&[]).to_vec();
-                return Ok(Turn::Blocked);
+                turn = Turn::Blocked;
+                break;
             }
             let end = (filled + READ_OCTETS).max(self.frame_octets(filled)).min(MAX_FRAME_OCTETS);
             match stream.try_read(self.input.get_mut(filled..end).unwrap_or(&mut [])) {
                 Ok(0) => return Ok(Turn::Finished),
                 Ok(n_octets) => filled += n_octets,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    backlog.input = self.input.get(..filled).unwrap_or(&[]).to_vec();
-                    return Ok(Turn::Waiting { n_queries: total });
+                    turn = Turn::Waiting;
+                    break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         backlog.input = self.input.get(..filled).unwrap_or(&[]).to_vec();
-        Ok(Turn::Again { n_queries: total })
+        Ok(turn)
     }
 
     /// Octets of the message that starts at the front of the input, as far as its length has arrived.
@@ -234,17 +234,14 @@ impl Desk {
         filled: usize,
         stream: &impl Stream,
         backlog: &mut Backlog,
-        zones: &Zones,
-        counters: &AnswerCounters,
+        context: &Context<'_>,
     ) -> io::Result<Answered> {
         let mut out = Outgoing { buffer: &mut self.output, filled: 0, written: 0 };
         let mut rest = self.input.get(..filled).unwrap_or(&[]);
-        let mut n_queries = 0;
         while let Some((message, after)) = split_frame(rest)? {
             rest = after;
-            n_queries += 1;
             if let Some((prefix, space)) = out.space().split_first_chunk_mut::<PREFIX_OCTETS>() {
-                let n_octets = self.responder.answer(message, zones, space, counters);
+                let n_octets = self.responder.answer(message, context.zones, space, context.counters);
                 *prefix = u16::try_from(n_octets).map_err(|_| io::ErrorKind::InvalidData)?.to_be_bytes();
                 out.filled += if n_octets > 0 { PREFIX_OCTETS + n_octets } else { 0 };
             }
@@ -253,8 +250,11 @@ impl Desk {
             }
         }
         let used = filled - rest.len();
+        if used > 0 {
+            (context.note_queries)();
+        }
         if out.flush(stream)? {
-            return Ok(Answered::All { used, n_queries });
+            return Ok(Answered::All { used });
         }
         backlog.output = out.buffer.get(out.written..out.filled).unwrap_or(&[]).to_vec();
         Ok(Answered::Blocked { used })
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::responder::ResponderConfig;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
     use weir_wire::name::{HashSeed, Name};
     use weir_wire::rtype::Rtype;
@@ -351,6 +351,7 @@ mod tests {
         budget: Budget,
         zones: Zones,
         counters: AnswerCounters,
+        n_noted: usize,
     }
 
     impl Fixture {
@@ -361,11 +362,22 @@ mod tests {
                 budget: Budget::new(budget),
                 zones: Zones::empty(SEED),
                 counters: AnswerCounters::default(),
+                n_noted: 0,
             }
         }
 
         fn turn(&mut self, stream: &Script) -> Turn {
-            self.desk.turn(stream, &mut self.backlog, &self.budget, &self.zones, &self.counters)
+            let n_noted = Cell::new(self.n_noted);
+            let note_queries = || n_noted.set(n_noted.get() + 1);
+            let context = Context {
+                budget: &self.budget,
+                zones: &self.zones,
+                counters: &self.counters,
+                note_queries: &note_queries,
+            };
+            let turn = self.desk.turn(stream, &mut self.backlog, &context);
+            self.n_noted = n_noted.get();
+            turn
         }
 
         fn left(&self) -> usize {
@@ -379,18 +391,13 @@ mod tests {
         for size in [1, 2, 3, 7, 19, 20, 41, 400] {
             let stream = Script::new(octets.chunks(size).map(<[u8]>::to_vec));
             let mut fixture = Fixture::new(1 << 20);
-            let mut n_queries = 0;
-            loop {
+            let last = loop {
                 match fixture.turn(&stream) {
-                    Turn::Again { n_queries: more } => n_queries += more,
-                    Turn::Waiting { n_queries: more } => {
-                        n_queries += more;
-                        break;
-                    }
-                    other => panic!("{other:?}"),
+                    Turn::Again => {}
+                    other => break other,
                 }
-            }
-            assert_eq!(n_queries, 20, "chunks of {size}");
+            };
+            assert_eq!(last, Turn::Waiting, "chunks of {size}");
             assert_eq!(ids(&stream.written.borrow()), (0..20).collect::<Vec<_>>(), "chunks of {size}");
             assert_eq!(fixture.left(), 1 << 20, "an idle connection holds nothing");
         }
@@ -401,11 +408,11 @@ mod tests {
         let frame = frame(1);
         let stream = Script::new([frame[..5].to_vec()]);
         let mut fixture = Fixture::new(100);
-        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 0 });
-        assert_eq!((fixture.backlog.input.len(), fixture.left()), (5, 95));
+        assert_eq!(fixture.turn(&stream), Turn::Waiting);
+        assert_eq!((fixture.backlog.input.len(), fixture.left(), fixture.n_noted), (5, 95, 0));
         stream.arriving.borrow_mut().push_back(frame[5..].to_vec());
-        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 1 });
-        assert_eq!((fixture.backlog.input.len(), fixture.left()), (0, 100));
+        assert_eq!(fixture.turn(&stream), Turn::Waiting);
+        assert_eq!((fixture.backlog.input.len(), fixture.left(), fixture.n_noted), (0, 100, 1));
     }
 
     #[test]
@@ -418,7 +425,7 @@ mod tests {
         // As the connection's task does once the client reads again.
         stream.written.borrow_mut().append(&mut fixture.backlog.output);
         *stream.room.borrow_mut() = usize::MAX;
-        assert_eq!(fixture.turn(&stream), Turn::Waiting { n_queries: 0 });
+        assert_eq!(fixture.turn(&stream), Turn::Waiting);
         assert_eq!(ids(&stream.written.borrow()), [0, 1, 2]);
         assert_eq!(fixture.left(), 1000);
     }
@@ -447,11 +454,8 @@ mod tests {
         message.resize(MAX_FRAME_OCTETS, 0);
         let stream = Script::new(message.chunks(1460).map(<[u8]>::to_vec));
         let mut fixture = Fixture::new(1 << 20);
-        let mut n_queries = 0;
-        while let Turn::Again { n_queries: more } = fixture.turn(&stream) {
-            n_queries += more;
-        }
-        assert_eq!(n_queries + usize::from(fixture.backlog.input.is_empty()), 1);
+        while fixture.turn(&stream) == Turn::Again {}
+        assert!(fixture.backlog.input.is_empty());
         assert_eq!(fixture.counters.queries.value(), 1);
     }
 }
