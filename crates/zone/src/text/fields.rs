@@ -157,7 +157,9 @@ impl<'t> FieldReader<'_, 't> {
     /// The token, or an error that says what should have been there.
     #[inline]
     pub(super) fn required(&self, token: Option<Token<'t>>, what: &str) -> Result<Token<'t>, Stop> {
-        token.ok_or_else(|| self.scanner.wrong("rdata", format!("{what} is missing")))
+        token.ok_or_else(|| {
+            self.scanner.wrong("rdata", format!("the record ends too early: {what} is missing"))
+        })
     }
 
     pub(super) fn nothing_follows(&self, token: Option<Token<'t>>) -> Result<(), Stop> {

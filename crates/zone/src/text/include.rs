@@ -7,7 +7,9 @@ use super::scanner::{Form, Scanner, Stop, Token};
 use super::strings::unescape;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::files::open_regular;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Files that may be open within each other: BIND's limit is of the same order, and a cycle is found before.
 const MAX_DEPTH: usize = 20;
@@ -20,9 +22,19 @@ impl Reader<'_> {
             Ok(file) => {
                 let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
                 self.open_files.push((path.to_owned(), real));
-                self.input(path, Input::blocks(Box::new(file), self.block_len));
+                self.file(path, &file);
                 self.open_files.pop();
             }
+        }
+    }
+
+    /// Reads a file that was opened just now; half of an old text and half of a new one is an error.
+    fn file(&mut self, path: &Path, file: &File) {
+        let before = Version::of(file);
+        self.input(path, Input::blocks(Box::new(file), self.block_len));
+        if before != Version::of(file) {
+            let message = "the file changed while it was read: load it again when it is complete";
+            self.findings.push(Diagnostic::of_file(path, "file", message));
         }
     }
 
@@ -70,7 +82,7 @@ impl Reader<'_> {
         let before = (self.state.origin, self.state.owner.clone(), self.state.owner_in_zone);
         self.set_origin(inclusion.origin);
         self.open_files.push((path.clone(), real));
-        self.input(&path, Input::blocks(Box::new(file), self.block_len));
+        self.file(&path, &file);
         self.open_files.pop();
         self.set_origin(before.0);
         (self.state.owner, self.state.owner_in_zone) = (before.1, before.2);
@@ -83,6 +95,20 @@ impl Reader<'_> {
             self.open_files.iter().skip(first).map(|(path, _)| path.display().to_string()).collect();
         names.push(names.first()?.clone());
         Some(names.join(" -> "))
+    }
+}
+
+/// What changes when a file is written to.
+#[derive(PartialEq, Eq)]
+struct Version {
+    n_octets: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Version {
+    fn of(file: &File) -> Option<Version> {
+        let metadata = file.metadata().ok()?;
+        Some(Version { n_octets: metadata.len(), modified: metadata.modified().ok() })
     }
 }
 

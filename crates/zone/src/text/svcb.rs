@@ -46,7 +46,7 @@ fn param<'t>(reader: &mut FieldReader<'_, 't>, token: Token<'t>) -> Result<(), S
         return Err(reader.expected("a service parameter such as alpn=h2 or key65280=text", token));
     };
     if reader.scratch.params.iter().any(|param| param.key == key) {
-        return Err(reader.scanner.wrong("svcb", format!("{key} is given twice")));
+        return Err(reader.scanner.wrong("svcb", format!("the parameter {key} is given twice")));
     }
     let value = match token.text.get(n_key + 1..) {
         Some([]) if reader.scanner.is_glued_to_quote() => reader.scanner.token()?,

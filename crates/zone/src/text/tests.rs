@@ -334,6 +334,22 @@ fn includes_nest_twenty_deep_and_no_deeper() {
     assert!(found[0].contains("more than 20 deep"), "{found:?}");
 }
 
+#[test]
+fn a_file_that_grows_while_it_is_read_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("growing");
+    std::fs::write(&path, "a 1 A 192.0.2.1\n").unwrap();
+    let origin = NameBuf::from_text(b"example.", None).unwrap();
+    let mut sink = |_: Record<'_>| {
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        io::Write::write_all(&mut file, b"; more\n").unwrap();
+    };
+    let reading = read(Source::Path(&path), origin.name(), &mut sink, &Options::default());
+    let found = reading.findings.into_list();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].message.contains("changed while it was read"), "{found:?}");
+}
+
 /// Pieces that zone files are made of, whole and broken.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
