@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
+use weir_wire::name::{FoldedBuf, HashSeed};
 use weir_zone::Zone;
 use weir_zone::diagnostic::Diagnostic;
 
 use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
-use crate::config::{self, Config, Mistake};
+use crate::config::{self, Config, Mistake, ZoneName};
 use crate::failure::Failure;
 use crate::library::{Found, Source, Sources, load, load_all, load_from_stdin, n_threads};
 
 /// Reads one zone file.
 pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
-    let origin = origin(&args.origin)?;
+    let ZoneName(origin) = args.origin;
     let loaded = if args.file == Path::new("-") {
         load_from_stdin(&origin, HashSeed::random())
     } else {
@@ -27,13 +27,6 @@ pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
     println!("{}", loaded_line(&origin, &zone));
     println!("OK");
     Ok(())
-}
-
-fn origin(text: &str) -> Result<FoldedBuf, Failure> {
-    match NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)) {
-        Ok(name) => Ok(name.name().fold()),
-        Err(error) => Err(Failure::new(format!("`{text}` is not the name of a zone: {error}"))),
-    }
 }
 
 /// `zone example.com/IN: loaded serial 7`, the root as a dot.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, User};
+use crate::config::{IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, User, ZoneName};
 
 /// An authoritative DNS server with one listener a core.
 #[derive(Debug, Parser)]
@@ -106,7 +106,7 @@ Examples:
 pub(crate) struct CheckzoneArgs {
     /// Name of the zone, such as example.com
     #[arg(value_name = "ORIGIN")]
-    pub(crate) origin: String,
+    pub(crate) origin: ZoneName,
 
     /// Zone file; `-` is standard input
     #[arg(value_name = "FILE")]

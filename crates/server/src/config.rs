@@ -3,7 +3,6 @@
 //! [`Config`] is at once the form of the file and the settings that the program runs by: every key has its default
 //! here and nowhere else, and docs/configuration.md is held in step with it by a test.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +14,7 @@ mod values;
 
 pub(crate) use read::{Mistake, read};
 pub(crate) use values::{
-    DNS_PORT, IngressMode, ListenAddress, LogFormat, MetricsAddress, Octets, Span, Steer, User,
+    DNS_PORT, IngressMode, ListenAddress, LogFormat, MetricsAddress, Octets, Span, Steer, User, ZoneName,
 };
 
 use crate::cli::ServeArgs;
@@ -179,11 +178,11 @@ pub(crate) enum Level {
 }
 
 /// One `[[zone]]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ZoneEntry {
     /// Origin of the zone.
-    pub(crate) name: String,
+    pub(crate) name: ZoneName,
     /// Its master file.
     pub(crate) file: PathBuf,
 }
@@ -281,12 +280,6 @@ impl Config {
 pub(crate) fn default_file(zones: Option<&Path>) -> Option<PathBuf> {
     let path = Path::new(DEFAULT_FILE);
     (zones.is_none() && path.exists()).then(|| path.to_path_buf())
-}
-
-impl fmt::Display for ZoneEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.file.display())
-    }
 }
 
 #[cfg(test)]

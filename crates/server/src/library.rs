@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing::{debug, error, info, warn};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
-use weir_wire::name::{FoldedBuf, HashSeed, Name, NameBuf};
+use weir_wire::name::{FoldedBuf, HashSeed};
 use weir_zone::diagnostic::Diagnostic;
 use weir_zone::{Zone, files};
 
@@ -32,7 +32,7 @@ const ZONES_TOLD_ONE_BY_ONE: usize = 20;
 const FINDINGS_TOLD: usize = 20;
 
 /// Where zones come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sources {
     directory: Option<PathBuf>,
     entries: Vec<ZoneEntry>,
@@ -70,13 +70,9 @@ impl Sources {
     /// The directory cannot be read, or there is no zone at all.
     pub(crate) fn find(&self) -> Result<Found, String> {
         let mut found = Found::default();
-        let mut listed = Vec::new();
-        for entry in &self.entries {
-            match NameBuf::from_text(entry.name.as_bytes(), Some(Name::ROOT)) {
-                Ok(name) => listed.push(Source { origin: name.name().fold(), path: entry.file.clone() }),
-                Err(error) => found.problems.push(format!("[[zone]] name `{}`: {error}", entry.name)),
-            }
-        }
+        let named = self.entries.iter();
+        let mut listed: Vec<Source> =
+            named.map(|entry| Source { origin: entry.name.0, path: entry.file.clone() }).collect();
         if let Some(directory) = &self.directory {
             let in_directory =
                 files::find_zones(directory).map_err(|error| cannot_read(directory, &error))?;
@@ -456,7 +452,7 @@ mod tests {
         let folder = TempDir::new().expect("a folder");
         write(&folder, "a.zone", &zone(1));
         let file = write(&folder, "elsewhere.txt", &zone(2));
-        let mut library = open(&folder, vec![ZoneEntry { name: "A".to_owned(), file }]);
+        let mut library = open(&folder, vec![ZoneEntry { name: "A".parse().expect("a name"), file }]);
         assert_eq!(serials(&library), [("a.".to_owned(), Some(2))]);
         assert_eq!(library.update().n_problems, 1, "the two files are reported");
     }
@@ -477,7 +473,7 @@ mod tests {
         let folder = TempDir::new().expect("a folder");
         let sources: Vec<Source> = (0..50u32)
             .map(|n| Source {
-                origin: NameBuf::from_text(format!("z{n}.").as_bytes(), None).expect("a name").name().fold(),
+                origin: format!("z{n}").parse::<crate::config::ZoneName>().expect("a name").0,
                 path: write(&folder, &format!("z{n}.zone"), &zone(n)),
             })
             .collect();

@@ -133,9 +133,10 @@ fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
 /// started before rights are dropped would keep theirs.
 fn read_what_only_root_can(config: &Config, seed: HashSeed) -> Result<Option<Library>, Failure> {
     let User::Ids { uid, gid } = config.server.user else { return Ok(None) };
-    let Some(closed) = Sources::of(config).closed_to(uid, gid).filter(|_| privilege::is_root()) else {
+    if !privilege::is_root() {
         return Ok(None);
-    };
+    }
+    let Some(closed) = Sources::of(config).closed_to(uid, gid) else { return Ok(None) };
     warn!(
         "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it; \
          open it (chmod -R a+rX), or choose another --user",

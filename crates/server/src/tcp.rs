@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 mod seats;
 mod turn;
@@ -70,7 +70,8 @@ impl Service {
         Arc::new(Service { limits, responder, zones, counters, seats, budget, n_desks: AtomicUsize::new(0) })
     }
 
-    /// Accepts connections until `stopping` turns true; each keeps a clone of `alive` until it is over.
+    /// Accepts connections until `stopping` turns true, and then those that wait already; each keeps a clone of `alive`
+    /// until it is over.
     pub(crate) async fn accept(
         self: Arc<Service>,
         listener: TcpListener,
@@ -79,13 +80,17 @@ impl Service {
     ) {
         loop {
             let accepted = tokio::select! {
-                _ = stopping.wait_for(|stopping| *stopping) => return,
+                _ = stopping.wait_for(|stopping| *stopping) => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, _)) => self.admit(stream, stopping.clone(), alive.clone()),
                 Err(error) => self.accept_failed(&error).await,
             }
+        }
+        let deadline = Instant::now() + LAST_QUERIES;
+        while let Ok(Ok((stream, _))) = timeout_at(deadline, listener.accept()).await {
+            self.admit(stream, stopping.clone(), alive.clone());
         }
     }
 

@@ -36,6 +36,93 @@ fn a_folder_of_zones_is_served_over_udp_and_tcp() {
 }
 
 #[test]
+fn a_wildcard_address_answers_from_the_address_that_was_asked() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &["--listen", "0.0.0.0:0"]);
+    let (_, line) = server.process.wait_for_line(0, |line| line.contains("\"address\":\"0.0.0.0:"));
+    let port: String =
+        line.split("0.0.0.0:").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+    // A connected socket takes answers from the address that it asked, and from no other.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(format!("127.0.0.2:{port}")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send(&Query::new(Name::from_text("host.example.com"), A).to_wire(5)).unwrap();
+    let mut buffer = [0; 512];
+    let n_octets = socket.recv(&mut buffer).unwrap();
+    assert_eq!(address(&Answer::from_wire(&buffer[..n_octets]).unwrap()), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
+fn an_ipv6_address_is_served_or_refused_with_a_reason() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    match UdpSocket::bind("[::1]:0") {
+        Ok(socket) => {
+            let server = Server::start(zones.path(), &["--listen", "[::1]:0"]);
+            let (_, line) = server.process.wait_for_line(0, |line| line.contains("\"address\":\"[::1]:"));
+            let port: String =
+                line.split("[::1]:").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+            socket.connect(format!("[::1]:{port}")).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send(&Query::new(Name::from_text("host.example.com"), A).to_wire(5)).unwrap();
+            let mut buffer = [0; 512];
+            let n_octets = socket.recv(&mut buffer).unwrap();
+            assert_eq!(address(&Answer::from_wire(&buffer[..n_octets]).unwrap()), [192, 0, 2, 1]);
+            server.stop();
+        }
+        // A host without IPv6: what was asked for cannot be had.
+        Err(_) => {
+            let mut command = weir();
+            command.args(["serve", "--listen", "[::1]:0", "--metrics", "off", "--zones"]).arg(zones.path());
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            assert!(String::from_utf8(output.stderr).unwrap().contains("[::1]:0"));
+        }
+    }
+}
+
+#[test]
+fn no_thread_of_the_server_has_a_capability() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &[]);
+    let log = server.process.log();
+    let field = |path: &std::path::Path, name: &str| {
+        let status = fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().to_owned()
+    };
+    // A container may keep root from changing its user; the log says so then.
+    if !log.contains("stays root") {
+        for task in fs::read_dir(format!("/proc/{}/task", server.process.pid())).unwrap() {
+            let status = task.unwrap().path().join("status");
+            assert_eq!(field(&status, "CapEff:"), "0000000000000000");
+            assert_eq!(field(&status, "CapPrm:"), "0000000000000000");
+            assert_ne!(field(&status, "Uid:").split('\t').next(), Some("0"));
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn queries_can_be_steered_to_the_cpu_that_received_them() {
+    let place = folder();
+    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nzones = \".\"\nworkers = 3\n[ingress]\nsteer = \"cpu\"\n").unwrap();
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::start_command(command, &[]);
+    for _ in 0..20 {
+        assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    }
+    let log = server.stop();
+    assert!(!log.contains("SO_ATTACH_REUSEPORT_CBPF"), "the program was attached: {log}");
+}
+
+#[test]
 fn a_bad_zone_answers_servfail_and_the_others_are_served() {
     let zones = folder();
     write_zone(zones.path(), "good.test", &zone(1, "192.0.2.1"));

@@ -183,6 +183,12 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_that_has_no_name_is_a_mistake_at_its_place() {
+        let found = mistakes("[[zone]]\nname = \"a..b\"\nfile = \"a.zone\"\n");
+        assert!(found[0].starts_with("weir.toml:2:8: `a..b` is not the name of a zone"), "{found:?}");
+    }
+
+    #[test]
     fn paths_are_relative_to_the_file() {
         let text = "[server]\nzones = \"z\"\n[[zone]]\nname = \"a\"\nfile = \"/b/a.zone\"\n";
         let config = parse(Path::new("/etc/weir/weir.toml"), text).expect("the text is right");

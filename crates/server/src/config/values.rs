@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
+use weir_wire::name::{FoldedBuf, Name, NameBuf};
 
 /// The port of DNS (RFC 1035 section 4.2.1).
 pub(crate) const DNS_PORT: u16 = 53;
@@ -33,7 +34,17 @@ macro_rules! deserialize_from_text {
     };
 }
 
-deserialize_from_text!(Octets, Span, ListenAddress, MetricsAddress, User, IngressMode, Steer, LogFormat);
+deserialize_from_text!(
+    Octets,
+    Span,
+    ListenAddress,
+    MetricsAddress,
+    User,
+    IngressMode,
+    Steer,
+    LogFormat,
+    ZoneName
+);
 
 /// A number of octets: `64 MiB`, `512 KiB`, `1 GiB`, `4096`, `0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +280,27 @@ impl FromStr for LogFormat {
             "text" => Ok(LogFormat::Text),
             "json" => Ok(LogFormat::Json),
             _ => Err(format!("`{text}` is not a log format; use text or json")),
+        }
+    }
+}
+
+/// The name of a zone, relative to the root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZoneName(pub(crate) FoldedBuf);
+
+impl PartialEq for ZoneName {
+    fn eq(&self, other: &ZoneName) -> bool {
+        self.0.folded() == other.0.folded()
+    }
+}
+
+impl FromStr for ZoneName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ZoneName, String> {
+        match NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)) {
+            Ok(name) => Ok(ZoneName(name.name().fold())),
+            Err(error) => Err(format!("`{text}` is not the name of a zone: {error}")),
         }
     }
 }
