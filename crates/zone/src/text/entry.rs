@@ -245,11 +245,10 @@ fn class_of(text: &[u8]) -> Option<Class> {
 }
 
 fn unknown_type(token: Token<'_>) -> String {
-    let mut message = format!("unknown record type {}", shown(token));
     if token.text.first().is_some_and(u8::is_ascii_digit) {
-        message = format!("expected a record type, found {}", shown(token));
+        return format!("expected a record type, found {}", shown(token));
     }
-    message
+    format!("{} is no record type: one without a name is written as TYPE and its number", shown(token))
 }
 
 /// The types that most records have, without a search.

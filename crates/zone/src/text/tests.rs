@@ -142,7 +142,10 @@ fn records_of_other_classes_and_of_messages_are_errors() {
     assert_eq!(findings("a 1 CH A 192.0.2.1\n"), ["zone:1:5: class CH in a zone of class IN"]);
     assert!(findings("a 1 ANY x\n")[0].starts_with("zone:1:5: ANY records exist in messages only"));
     assert!(findings("a 1 OPT \\# 0\n")[0].contains("messages only"));
-    assert_eq!(findings("a 1 BOGUS x\n"), ["zone:1:5: unknown record type \"BOGUS\""]);
+    assert_eq!(
+        findings("a 1 BOGUS x\n"),
+        ["zone:1:5: \"BOGUS\" is no record type: one without a name is written as TYPE and its number"]
+    );
     assert_eq!(findings("a 2147483648 A 192.0.2.1\n").len(), 1);
     assert_eq!(records("a 2147483647 A 192.0.2.1\n").len(), 1);
 }
