@@ -1,20 +1,24 @@
 //! Writing the answer: one step for each name of an alias chain, the last of which ends it.
 
+use crate::options::About;
 use crate::outcome::{Outcome, Source, classify};
 use crate::proof::{Denied, Proofs};
 use crate::ranks::RankSet;
 use crate::receive::{error_answer, opt_reply};
-use crate::{Answered, Plan, Policy, Scratch, Transport};
-use weir_wire::answer::{Answer, Full, Placed, Section, Subject};
+use crate::zone_set::Found;
+use crate::{Answered, Context, Plan, Policy, Scratch, Transport, ZoneSet, ZoneState};
+use weir_wire::answer::{Answer, Full, MadeRecord, Placed, Section, Subject};
 use weir_wire::header::{Flags, Rcode};
 use weir_wire::name::{HashSeed, MAX_NAME_LEN, Name, NameBuf, NameHash, QueryName};
 use weir_wire::query::Query;
-use weir_wire::rtype::Rtype;
+use weir_wire::rtype::{Class, Rtype};
 use weir_zone::tree::Link;
 use weir_zone::{Node, Rrset, Zone};
 
 /// Longest chain of aliases that is followed: longer ones are cut there, and a resolver may go on by itself.
 pub(crate) const MAX_ALIASES: usize = 16;
+/// Most zones that a chain goes on in, beside its first. Each is a lookup more; chains of more are no use to anyone.
+const MAX_ZONES: usize = 4;
 /// Most hosts whose addresses go along with an answer: with two RRsets each they fill any answer over UDP.
 const MAX_ADDITIONAL_HOSTS: usize = 64;
 
@@ -23,34 +27,68 @@ const MAX_ADDITIONAL_HOSTS: usize = 64;
 pub fn build(
     plan: &Plan<'_>,
     query: &Query<'_>,
-    transport: Transport,
-    policy: &Policy,
+    context: &Context<'_>,
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Option<Answered> {
     match *plan {
-        Plan::Error(rcode) => error_answer(query, rcode, transport, policy, out),
-        Plan::Zone { zone, origin_skip, outcome } => {
-            let answer = Answer::begin(out, query, policy.limit(query, transport), opt_reply(query, policy))?;
+        Plan::Error(rcode, error) => error_answer(query, rcode, error, context, scratch, out),
+        Plan::Identity(text) => identity(query, text, context, scratch, out),
+        Plan::Zone { zones, zone, origin_skip, outcome } => {
+            let Scratch { seed, name, target, wanted, options } = scratch;
+            let opt = opt_reply(query, wanted, context, about(zone, &outcome), options);
+            let answer = Answer::begin(out, query, context.limit(query), opt)?;
             let mut page = Page {
                 answer,
+                zones,
+                passed: [None; MAX_ZONES],
+                n_passed: 0,
                 zone,
-                qtype: query.qtype,
+                query,
+                policy: context.policy,
                 dnssec_ok: query.dnssec_ok(),
-                minimal_any: policy.minimal_any && transport == Transport::Udp,
+                minimal_any: context.policy.minimal_any && context.transport == Transport::Udp,
                 name: Subject::in_question(query.name_len, 0),
-                apex: Subject::in_question(query.name_len, scratch.name.suffix_start(origin_skip)),
+                apex: Subject::in_question(query.name_len, name.suffix_start(origin_skip)),
                 proofs: Proofs::default(),
                 dnames: RankSet::default(),
                 cacheable: true,
             };
-            let mut chain = Chain::new(scratch.name.suffix_hash(0));
-            let Scratch { seed, name, target } = scratch;
+            let mut chain = Chain::new(name.suffix_hash(0));
             let first = Denied { name, origin_skip };
             let written = page.write(outcome, first, &mut chain, *seed, target);
             Some(page.finish(written))
         }
     }
+}
+
+/// What the options of an answer from a zone depend on.
+pub(crate) fn about<'z>(zone: &'z Zone, outcome: &Outcome<'_>) -> About<'z> {
+    About { error: None, zone: Some(zone), is_referral: matches!(outcome, Outcome::Referral { .. }) }
+}
+
+/// RFC 4892: a text about the server, as one string of at most 255 octets.
+#[cold]
+fn identity(
+    query: &Query<'_>,
+    text: &str,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+    out: &mut [u8],
+) -> Option<Answered> {
+    let opt = opt_reply(query, &scratch.wanted, context, About::default(), &mut scratch.options);
+    let mut answer = Answer::begin(out, query, context.limit(query), opt)?;
+    answer.set_flag(Flags::AA);
+    let text = text.as_bytes().get(..text.len().min(255))?;
+    let mut rdata = [0; 256];
+    let (len, string) = rdata.split_first_mut()?;
+    *len = u8::try_from(text.len()).ok()?;
+    string.get_mut(..text.len())?.copy_from_slice(text);
+    let made = MadeRecord { rtype: Rtype::TXT, class: Class::CH, ttl: 0, rdata: rdata.get(..=text.len())? };
+    if answer.push_made(Section::Answer, Subject::in_question(query.name_len, 0), made).is_err() {
+        answer.set_flag(Flags::TC);
+    }
+    Some(Answered { len: answer.finish(), rcode: Rcode::NOERROR, cacheable: false })
 }
 
 /// The names that a chain of aliases went through, by hash, so that a loop is left at its first name.
@@ -79,10 +117,15 @@ impl Chain {
 }
 
 /// The answer under construction and what all its steps need.
-pub(crate) struct Page<'z, 'b> {
+pub(crate) struct Page<'z, 'b, 'q> {
     pub(crate) answer: Answer<'b>,
+    zones: &'z ZoneSet,
+    /// The zones that an alias led out of, with where their origins stand in the message.
+    passed: [Option<(&'z Zone, Subject)>; MAX_ZONES],
+    n_passed: u32,
     pub(crate) zone: &'z Zone,
-    qtype: Rtype,
+    query: &'q Query<'q>,
+    policy: &'q Policy,
     dnssec_ok: bool,
     minimal_any: bool,
     /// Where the name in hand stands in the message: the question's, later an alias's target.
@@ -95,7 +138,7 @@ pub(crate) struct Page<'z, 'b> {
     cacheable: bool,
 }
 
-impl<'z> Page<'z, '_> {
+impl<'z> Page<'z, '_, '_> {
     /// Writes the first outcome and, as long as it is an alias, what its target meets.
     fn write(
         &mut self,
@@ -106,28 +149,59 @@ impl<'z> Page<'z, '_> {
         target: &mut QueryName,
     ) -> Result<(), Full> {
         // RFC 1035 section 4.1.1: AA speaks of the first owner name of the answer, wherever a chain leads.
-        if !matches!(first, Outcome::Referral { .. }) {
+        // RFC 1035 section 6.2: an answer in class ANY cannot speak for the classes that are not held.
+        if !matches!(first, Outcome::Referral { .. }) && self.query.qclass != Class::ANY {
             self.answer.set_flag(Flags::AA);
         }
         let mut next = self.step(first, first_name)?;
         while let Some(subject) = next {
             let mut copy = [0; MAX_NAME_LEN];
             let name = self.answer.name_at(subject, &mut copy);
-            // Resolvers discard what lies outside the zone and ask for it themselves, so the chain ends here.
-            if !name.is_at_or_below(self.zone.origin().name()) {
-                break;
-            }
             target.set(name, seed);
-            if !chain.go_to(target.suffix_hash(0)) {
+            if !self.enter_zone_of(target, subject) || !chain.go_to(target.suffix_hash(0)) {
                 break;
             }
             self.name = subject;
             let origin_skip = target.n_labels() - self.zone.origin().name().n_labels();
-            let outcome = classify(self.zone, self.zone.find(target, origin_skip), self.qtype);
+            let outcome = classify(self.zone, self.zone.find(target, origin_skip), self.query.qtype);
             next = self.step(outcome, Denied { name: target, origin_skip })?;
         }
         // Whatever the last step was, the proofs of the wildcards on the way belong to the authority section.
         self.push_proofs()
+    }
+
+    /// Whether the chain goes on at `target`, which stands at `subject`: in the same zone, or where the operator
+    /// wants that, in another one of the set. Resolvers discard what lies outside the zone and ask for it
+    /// themselves.
+    fn enter_zone_of(&mut self, target: &QueryName, subject: Subject) -> bool {
+        if !self.policy.follow_across_zones {
+            return target.folded().is_at_or_below(self.zone.origin());
+        }
+        let Some(Found { state: ZoneState::Ready(zone), .. }) = self.zones.find(target, 0) else {
+            return false;
+        };
+        if std::ptr::eq(self.zone, &**zone) {
+            return true;
+        }
+        let Some(space) = usize::try_from(self.n_passed).ok().and_then(|at| self.passed.get_mut(at)) else {
+            return false;
+        };
+        *space = Some((self.zone, self.apex));
+        self.n_passed += 1;
+        self.zone = zone;
+        self.apex = self.answer.suffix(subject, zone.origin().octets().len());
+        true
+    }
+
+    /// The number of the zone in hand, in the order that the answer goes through zones.
+    pub(crate) fn zone_number(&self) -> u32 {
+        self.n_passed
+    }
+
+    /// A zone that the answer went through, and where its origin stands.
+    pub(crate) fn zone_numbered(&self, number: u32) -> (&'z Zone, Subject) {
+        let passed = usize::try_from(number).ok().and_then(|at| self.passed.get(at).copied().flatten());
+        passed.filter(|_| number < self.n_passed).unwrap_or((self.zone, self.apex))
     }
 
     /// Writes one outcome; yields where the next name stands when the chain goes on.
@@ -136,17 +210,21 @@ impl<'z> Page<'z, '_> {
         match outcome {
             // The chain went through this very record on its way here.
             Outcome::Rrset { rrset, source }
-                if rrset.rtype == Rtype::DNAME && !self.dnames.add(&source.node()) =>
+                if rrset.rtype == Rtype::DNAME && !self.dnames.add(self.n_passed, &source.node()) =>
             {
                 Ok(None)
             }
             Outcome::Rrset { rrset, source } => {
-                let placed = self.push(Section::Answer, rrset, self.name)?;
+                let placed = self.push_answer(rrset)?;
                 self.note_expansion(source, name);
                 self.push_proofs()?;
+                let servers = self.push_servers(source, rrset.rtype);
                 // Glue is no answer, but the apex's servers may well be known by nothing else.
                 let with_glue = rrset.rtype == Rtype::NS;
                 self.push_addresses(rrset, placed, |node| with_glue || node.covering().is_none());
+                if let Some((ns, placed)) = servers {
+                    self.push_addresses(ns, placed, |_| true);
+                }
                 Ok(None)
             }
             Outcome::Any { source } => {
@@ -193,6 +271,42 @@ impl<'z> Page<'z, '_> {
         Ok(placed)
     }
 
+    /// Places the RRset that was asked for.
+    #[inline]
+    fn push_answer(&mut self, rrset: Rrset<'z>) -> Result<Placed, Full> {
+        let n_records = usize::from(rrset.records.n_records);
+        if !self.policy.rotate || n_records < 2 {
+            return self.push(Section::Answer, rrset, self.name);
+        }
+        // Queries' ids are as good as a counter, and no state.
+        self.cacheable = false;
+        let first = usize::from(self.query.id()) % n_records;
+        let mark = self.answer.mark();
+        let placed = self.answer.push_rotated(Section::Answer, rrset.records, self.name, first)?;
+        if self.dnssec_ok && rrset.signatures.n_records > 0 {
+            let signatures = self.answer.push(Section::Answer, rrset.signatures, self.name);
+            signatures.inspect_err(|_| self.answer.rewind(mark))?;
+        }
+        Ok(placed)
+    }
+
+    /// The zone's servers in the authority section of a positive answer, where the operator wants full answers.
+    fn push_servers(&mut self, source: Source<'z>, rtype: Rtype) -> Option<(Rrset<'z>, Placed)> {
+        let apex = self.zone.apex();
+        let is_answer = rtype == Rtype::NS && source.node().is(&apex);
+        if self.policy.minimal_responses || is_answer {
+            return None;
+        }
+        let ns = apex.rrset(Rtype::NS)?;
+        match self.push(Section::Authority, ns, self.apex) {
+            Ok(placed) => Some((ns, placed)),
+            Err(Full) => {
+                self.cacheable = false;
+                None
+            }
+        }
+    }
+
     /// RFC 8482 section 4.1 over UDP: one RRset of the name, whole. Otherwise all of them.
     fn any(&mut self, source: Source<'z>) -> Result<(), Full> {
         self.cacheable = false;
@@ -206,7 +320,10 @@ impl<'z> Page<'z, '_> {
     fn signatures(&mut self, source: Source<'z>) -> Result<(), Full> {
         for rrset in source.node().rrsets().filter(|rrset| rrset.signatures.n_records > 0) {
             // Those of a DNAME that led here came with it.
-            if rrset.rtype == Rtype::DNAME && self.dnssec_ok && !self.dnames.add(&source.node()) {
+            if rrset.rtype == Rtype::DNAME
+                && self.dnssec_ok
+                && !self.dnames.add(self.n_passed, &source.node())
+            {
                 continue;
             }
             self.answer.push(Section::Answer, rrset.signatures, self.name)?;
@@ -234,7 +351,7 @@ impl<'z> Page<'z, '_> {
         // The made CNAME carries labels of the question in the question's case.
         self.cacheable = false;
         let owner = self.answer.suffix(self.name, node.owner_len());
-        if self.dnames.add(&node) {
+        if self.dnames.add(self.n_passed, &node) {
             self.push(Section::Answer, dname, owner)?;
         }
         let Some(record) = dname.records.iter().next() else { return Ok(None) };
@@ -248,15 +365,12 @@ impl<'z> Page<'z, '_> {
             self.answer.set_rcode(Rcode::YXDOMAIN);
             return Ok(None);
         };
-        let target = self.answer.push_synthesized_cname(
-            self.name,
-            self.zone.class(),
-            record.ttl,
-            substituted.name(),
-        )?;
+        let rdata = substituted.name().octets();
+        let made = MadeRecord { rtype: Rtype::CNAME, class: self.zone.class(), ttl: record.ttl, rdata };
+        let target_at = self.answer.push_made(Section::Answer, self.name, made)?;
         // The made CNAME is itself what such a query asks for.
-        let is_answered = matches!(self.qtype, Rtype::CNAME | Rtype::ANY);
-        Ok((!is_answered).then_some(target))
+        let is_answered = matches!(self.query.qtype, Rtype::CNAME | Rtype::ANY);
+        Ok((!is_answered).then(|| self.answer.rdata_name(target_at)))
     }
 
     /// RFC 1034 section 4.3.2 step 3b: the cut's name servers, and their addresses where only this zone has them.

@@ -5,8 +5,9 @@
 //!
 //! invariant: an answer from [`Stored::replay`] equals the one that [`crate::build()`] would write, octet for octet.
 
+use crate::build::about;
 use crate::receive::opt_reply;
-use crate::{Answered, Policy, Scratch, Transport};
+use crate::{Answered, Context, Plan, Scratch};
 use std::hash::{Hash, Hasher};
 use weir_wire::edns::OPT_LEN;
 use weir_wire::header::{Flags, HEADER_LEN, Rcode};
@@ -108,14 +109,17 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Takes what can be kept of an answer just built for `query`; `None` when it must not be.
-    pub fn of(answered: &Answered, query: &Query<'_>, octets: &[u8]) -> Option<Stored> {
+    /// Takes what can be kept of an answer just built for `query` with this scratch; `None` when it must not be.
+    pub fn of(answered: &Answered, query: &Query<'_>, scratch: &Scratch, octets: &[u8]) -> Option<Stored> {
         if !answered.cacheable {
             return None;
         }
         let octets = octets.get(..answered.len)?;
         let [_, _, f1, f0, _, _, an1, an0, ns1, ns0, ar1, ar0] = *octets.first_chunk::<HEADER_LEN>()?;
-        let (n_opt, opt_len) = if query.edns.is_some() { (1, OPT_LEN) } else { (0, 0) };
+        let (n_opt, opt_len) = match query.edns {
+            Some(_) => (1, OPT_LEN + scratch.options.octets().len()),
+            None => (0, 0),
+        };
         let sections = octets.get(HEADER_LEN + query.question().len()..octets.len().checked_sub(opt_len)?)?;
         Some(Stored {
             rcode: answered.rcode,
@@ -134,29 +138,33 @@ impl Stored {
         size_of::<Stored>() + self.sections.len()
     }
 
-    /// Writes the answer to `query`; `None` when it does not fit its limit, so that it must be built anew.
+    /// Writes the answer to `query`, which was planned; `None` when it does not fit its limit, so that it must be built anew.
     pub fn replay(
         &self,
+        plan: &Plan<'_>,
         query: &Query<'_>,
-        transport: Transport,
-        policy: &Policy,
+        context: &Context<'_>,
+        scratch: &mut Scratch,
         out: &mut [u8],
     ) -> Option<Answered> {
-        let opt = opt_reply(query, policy).map(|opt| opt.octets(self.rcode));
-        let opt = opt.as_ref().map_or(&[][..], |opt| &opt[..]);
+        let Plan::Zone { zone, outcome, .. } = plan else { return None };
+        let opt = opt_reply(query, &scratch.wanted, context, about(zone, outcome), &mut scratch.options);
+        let head = opt.map(|opt| opt.head(self.rcode));
+        let (head, options) =
+            (head.as_ref().map_or(&[][..], |head| head), opt.map_or(&[][..], |opt| opt.options));
         let question = query.question();
-        let len = HEADER_LEN + question.len() + self.sections.len() + opt.len();
-        if len > policy.limit(query, transport) {
+        let len = HEADER_LEN + question.len() + self.sections.len() + head.len() + options.len();
+        if len > context.limit(query) {
             return None;
         }
         let [id1, id0, ..] = *query.packet.first_chunk::<HEADER_LEN>()?;
         let [f1, f0] = (self.flags | query.flags.0 & Flags::RD).to_be_bytes();
         let [an, ns, ar] = self.counts;
         let [[an1, an0], [ns1, ns0], [ar1, ar0]] =
-            [an, ns, ar + u16::from(!opt.is_empty())].map(u16::to_be_bytes);
+            [an, ns, ar + u16::from(opt.is_some())].map(u16::to_be_bytes);
         let header = [id1, id0, f1, f0, 0, 1, an1, an0, ns1, ns0, ar1, ar0];
         let mut at = 0;
-        for part in [&header[..], question, &self.sections, opt] {
+        for part in [&header[..], question, &self.sections, head, options] {
             out.get_mut(at..at + part.len())?.copy_from_slice(part);
             at += part.len();
         }

@@ -1,7 +1,10 @@
 //! The lookup: which zone, which node, before a single octet of the answer is written.
 
+use crate::chaos;
+use crate::options::ExtendedError;
 use crate::outcome::{Outcome, classify};
-use crate::{Scratch, Transport, ZoneSet, ZoneState};
+use crate::policy::{Context, Transport};
+use crate::{Scratch, ZoneSet, ZoneState};
 use weir_wire::header::Rcode;
 use weir_wire::query::Query;
 use weir_wire::rtype::{Class, Rtype};
@@ -15,9 +18,13 @@ use weir_zone::Zone;
 )]
 pub enum Plan<'z> {
     /// With this response code and nothing else.
-    Error(Rcode),
+    Error(Rcode, Option<ExtendedError>),
+    /// With a text about the server itself (RFC 4892).
+    Identity(&'z str),
     /// From a zone.
     Zone {
+        /// The set that the zone is of.
+        zones: &'z ZoneSet,
         /// The zone.
         zone: &'z Zone,
         /// Labels of the question's name in front of the zone's origin.
@@ -34,7 +41,7 @@ impl Plan<'_> {
     /// A plain answer is one probe and one copy; no cache is cheaper than that.
     pub fn is_dear(&self, query: &Query<'_>) -> bool {
         match self {
-            Plan::Error(_) => false,
+            Plan::Error(..) | Plan::Identity(_) => false,
             Plan::Zone { outcome, .. } => match outcome {
                 Outcome::Rrset { .. } | Outcome::Referral { .. } => false,
                 Outcome::Alias { .. } => true,
@@ -48,14 +55,21 @@ impl Plan<'_> {
 
 /// Looks the query up that was read into `scratch`.
 #[inline]
-pub fn plan<'z>(query: &Query<'_>, transport: Transport, scratch: &Scratch, zones: &'z ZoneSet) -> Plan<'z> {
-    if let Some(rcode) = refused_question(query, transport) {
-        return Plan::Error(rcode);
+pub fn plan<'z>(query: &Query<'_>, context: &Context<'z>, scratch: &Scratch, zones: &'z ZoneSet) -> Plan<'z> {
+    match query.qclass {
+        Class::IN => {}
+        // RFC 1035 section 3.2.5: any class includes this one.
+        Class::ANY => {}
+        Class::CH => return chaos::plan(query, context, scratch),
+        _ => return Plan::Error(Rcode::REFUSED, Some(ExtendedError::NotAuthoritative)),
+    }
+    if let Some(refused) = refused_type(query.qtype, context.transport) {
+        return refused;
     }
     let name = &scratch.name;
     let Some(mut found) = zones.find(name, 0) else {
         // Not authoritative for the name, and no recursion is offered (RFC 1035 section 4.1.1).
-        return Plan::Error(Rcode::REFUSED);
+        return Plan::Error(Rcode::REFUSED, Some(ExtendedError::NotAuthoritative));
     };
     if query.qtype == Rtype::DS && found.origin_skip == 0 {
         // RFC 4035 section 3.1.4.1: DS records of an apex are the parent's; ask it when it is served here too.
@@ -67,22 +81,32 @@ pub fn plan<'z>(query: &Query<'_>, transport: Transport, scratch: &Scratch, zone
         ZoneState::Ready(zone) => {
             let lookup = zone.find(name, found.origin_skip);
             let outcome = classify(zone, lookup, query.qtype);
-            Plan::Zone { zone, origin_skip: found.origin_skip, outcome }
+            Plan::Zone { zones, zone, origin_skip: found.origin_skip, outcome }
         }
-        ZoneState::Loading | ZoneState::Broken => Plan::Error(Rcode::SERVFAIL),
+        ZoneState::Loading => Plan::Error(Rcode::SERVFAIL, Some(ExtendedError::NotReady)),
+        ZoneState::Broken => Plan::Error(Rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
     }
 }
 
-/// The response code of a question that no zone is searched for.
-fn refused_question(query: &Query<'_>, _transport: Transport) -> Option<Rcode> {
-    match (query.qclass, query.qtype) {
-        // Messages' own types are no question (RFC 6895 section 3.1, RFC 6891 section 6.1.1, RFC 8945 section 4.2).
-        (_, Rtype(0) | Rtype::OPT | Rtype::TSIG | Rtype::TKEY) => Some(Rcode::FORMERR),
-        // Zones of other classes are not served.
-        (class, _) if class != Class::IN => Some(Rcode::REFUSED),
-        // RFC 1995 and RFC 5936: nobody is allowed to transfer a zone yet. Obsolete query types are not implemented.
-        (_, Rtype::AXFR | Rtype::IXFR) => Some(Rcode::REFUSED),
-        (_, Rtype::MAILA | Rtype::MAILB) => Some(Rcode::NOTIMP),
-        _ => None,
+/// The answer to a type that no zone is searched for; docs/RFC.md has the table.
+#[inline]
+fn refused_type<'z>(qtype: Rtype, transport: Transport) -> Option<Plan<'z>> {
+    if !qtype.is_meta() {
+        return None;
     }
+    let (rcode, error) = match (qtype, transport) {
+        (Rtype::ANY, _) => return None,
+        // Records of messages are no question (RFC 6891 section 6.1.1, RFC 8945 section 4.2); neither is type 0
+        // (RFC 6895 section 3.1). RFC 5936 section 4.2: there is no AXFR over UDP.
+        (Rtype(0) | Rtype::OPT | Rtype::TSIG, _) | (Rtype::AXFR, Transport::Udp) => (Rcode::FORMERR, None),
+        // RFC 5936 section 2.2.1: nobody is allowed to transfer a zone yet.
+        (Rtype::AXFR | Rtype::IXFR, _) => (Rcode::REFUSED, Some(ExtendedError::Prohibited)),
+        // RFC 2930, and the types that RFC 1035 section 3.2.3 has for mail before MX.
+        (Rtype::TKEY | Rtype::MAILA | Rtype::MAILB, _) => (Rcode::NOTIMP, Some(ExtendedError::NotSupported)),
+        // RFC 9824 section 3.5: it is a mark in denials and never asked for.
+        (Rtype::NXNAME, _) => (Rcode::FORMERR, Some(ExtendedError::InvalidQueryType)),
+        // What has no meaning yet is looked up like any type, and not found (RFC 3597 section 3).
+        _ => return None,
+    };
+    Some(Plan::Error(rcode, error))
 }

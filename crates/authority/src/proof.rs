@@ -3,11 +3,11 @@
 use crate::build::Page;
 use crate::outcome::Source;
 use crate::ranks::RankSet;
-use weir_wire::answer::{Full, Section};
+use weir_wire::answer::{Full, Section, Subject};
 use weir_wire::name::QueryName;
 use weir_wire::rtype::Rtype;
-use weir_zone::Node;
 use weir_zone::denial::{Denial, Nsec3Chain, NsecChain};
+use weir_zone::{Node, Zone};
 
 /// The name that something is denied of, and where the zone's origin stands in it.
 #[derive(Clone, Copy)]
@@ -36,20 +36,20 @@ pub(crate) struct Proofs {
 
 impl Proofs {
     /// Adds a node. A chain with a hole has none to give there.
-    fn add(&mut self, node: Option<Node<'_>>) {
+    fn add(&mut self, zone: u32, node: Option<Node<'_>>) {
         if let Some(node) = node {
-            self.nodes.add(&node);
+            self.nodes.add(zone, &node);
         }
     }
 
-    fn next(&mut self) -> Option<u32> {
+    fn next(&mut self) -> Option<(u32, u32)> {
         let rank = self.nodes.nth(self.n_written)?;
         self.n_written += 1;
         Some(rank)
     }
 }
 
-impl<'z> Page<'z, '_> {
+impl<'z> Page<'z, '_, '_> {
     /// Proves that the name does not exist and that no wildcard stands in for it
     /// (RFC 4035 section 3.1.3.2, RFC 5155 section 7.2.2).
     pub(crate) fn prove_name_error(&mut self, denied: Denied<'_>, closest_encloser: Node<'z>, skip: usize) {
@@ -57,12 +57,12 @@ impl<'z> Page<'z, '_> {
         match zone.denial() {
             Denial::Unsigned => {}
             Denial::Nsec(chain) => {
-                self.proofs.add(chain.covering(zone, denied.prefix()));
-                self.proofs.add(wildcard_denial(chain, zone, closest_encloser));
+                self.add_proof(chain.covering(zone, denied.prefix()));
+                self.add_proof(wildcard_denial(chain, zone, closest_encloser));
             }
             Denial::Nsec3(chain) => {
                 self.prove_closest_encloser(chain, denied, skip);
-                self.proofs.add(chain.at_wildcard(zone, &closest_encloser));
+                self.add_proof(chain.at_wildcard(zone, &closest_encloser));
             }
         }
     }
@@ -73,15 +73,15 @@ impl<'z> Page<'z, '_> {
         let zone = self.zone;
         match (zone.denial(), source) {
             (Denial::Unsigned, _) => {}
-            (Denial::Nsec(chain), Source::Name(node)) => self.proofs.add(chain.at(zone, &node)),
+            (Denial::Nsec(chain), Source::Name(node)) => self.add_proof(chain.at(zone, &node)),
             (Denial::Nsec(chain), Source::Wildcard { wildcard, .. }) => {
-                self.proofs.add(chain.at(zone, &wildcard));
-                self.proofs.add(chain.covering(zone, denied.prefix()));
+                self.add_proof(chain.at(zone, &wildcard));
+                self.add_proof(chain.covering(zone, denied.prefix()));
             }
             (Denial::Nsec3(chain), Source::Name(node)) => self.prove_type_missing(chain, denied, node),
             (Denial::Nsec3(chain), Source::Wildcard { wildcard, skip, .. }) => {
                 self.prove_closest_encloser(chain, denied, skip);
-                self.proofs.add(chain.matching(zone, &wildcard));
+                self.add_proof(chain.matching(zone, &wildcard));
             }
         }
     }
@@ -92,10 +92,10 @@ impl<'z> Page<'z, '_> {
         let zone = self.zone;
         match zone.denial() {
             Denial::Unsigned => {}
-            Denial::Nsec(chain) => self.proofs.add(chain.covering(zone, denied.prefix())),
+            Denial::Nsec(chain) => self.add_proof(chain.covering(zone, denied.prefix())),
             Denial::Nsec3(chain) => {
                 let next_closer = denied.name.suffix(skip.saturating_sub(1));
-                self.proofs.add(chain.covering(zone, next_closer));
+                self.add_proof(chain.covering(zone, next_closer));
             }
         }
     }
@@ -110,7 +110,7 @@ impl<'z> Page<'z, '_> {
     /// the span of the next closer name.
     fn prove_type_missing(&mut self, chain: &'z Nsec3Chain, denied: Denied<'_>, node: Node<'z>) {
         match chain.matching(self.zone, &node) {
-            Some(nsec3) => self.proofs.add(Some(nsec3)),
+            Some(nsec3) => self.add_proof(Some(nsec3)),
             None => {
                 let n_labels = node.owner(self.zone).folded().name().n_labels();
                 let skip = denied.name.n_labels().saturating_sub(n_labels);
@@ -126,35 +126,36 @@ impl<'z> Page<'z, '_> {
         for skip in skip..=denied.origin_skip {
             let ancestor = zone.ancestor(denied.name, skip, denied.origin_skip);
             if let Some(nsec3) = ancestor.and_then(|ancestor| chain.matching(zone, &ancestor)) {
-                self.proofs.add(Some(nsec3));
+                self.add_proof(Some(nsec3));
                 let next_closer = denied.name.suffix(skip.saturating_sub(1));
-                self.proofs.add(chain.covering(zone, next_closer));
+                self.add_proof(chain.covering(zone, next_closer));
                 return;
             }
         }
     }
 
+    fn add_proof(&mut self, node: Option<Node<'_>>) {
+        self.proofs.add(self.zone_number(), node);
+    }
+
     /// Writes the proofs collected since the last time to the authority section, with their signatures.
     pub(crate) fn push_proofs(&mut self) -> Result<(), Full> {
-        while let Some(rank) = self.proofs.next() {
-            if let Some(node) = self.zone.node_by_rank(rank) {
-                self.push_proof(node)?;
+        while let Some((number, rank)) = self.proofs.next() {
+            let (zone, apex) = self.zone_numbered(number);
+            if let Some(node) = zone.node_by_rank(rank) {
+                self.push_proof(zone, apex, node)?;
             }
         }
         Ok(())
     }
 
-    fn push_proof(&mut self, node: Node<'z>) -> Result<(), Full> {
-        let rtype = if matches!(self.zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
+    fn push_proof(&mut self, zone: &'z Zone, apex: Subject, node: Node<'z>) -> Result<(), Full> {
+        let rtype = if matches!(zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
         let Some(rrset) = node.rrset(rtype) else { return Ok(()) };
-        let owner = node.owner(self.zone);
+        let owner = node.owner(zone);
         let mark = self.answer.mark();
-        let placed = self.answer.push_with_owner(
-            Section::Authority,
-            rrset.records,
-            owner.folded().name(),
-            self.apex,
-        )?;
+        let placed =
+            self.answer.push_with_owner(Section::Authority, rrset.records, owner.folded().name(), apex)?;
         self.answer
             .push(Section::Authority, rrset.signatures, placed)
             .inspect_err(|_| self.answer.rewind(mark))
@@ -164,11 +165,7 @@ impl<'z> Page<'z, '_> {
 
 /// The NSEC record that covers the wildcard right below the closest encloser. The asterisk sorts first or near it
 /// among the encloser's children, so the record is seldom the one that covers the name.
-fn wildcard_denial<'z>(
-    chain: &NsecChain,
-    zone: &'z weir_zone::Zone,
-    closest_encloser: Node<'z>,
-) -> Option<Node<'z>> {
+fn wildcard_denial<'z>(chain: &NsecChain, zone: &'z Zone, closest_encloser: Node<'z>) -> Option<Node<'z>> {
     let mut wildcard = [0; 2 + weir_wire::name::MAX_NAME_LEN];
     let encloser_prefix = closest_encloser.prefix();
     let len = 2 + encloser_prefix.len();

@@ -7,20 +7,21 @@ use weir_zone::Node;
 /// way.
 const MAX_RANKS: usize = 3 + MAX_ALIASES;
 
-/// Nodes by rank, each once.
+/// Nodes of the zones that an answer goes through, by the zone's place in it and the node's rank, each once.
 #[derive(Default)]
 pub(crate) struct RankSet {
-    ranks: [u32; MAX_RANKS],
+    ranks: [(u32, u32); MAX_RANKS],
     len: usize,
 }
 
 impl RankSet {
-    /// Adds a node; false when it was there before.
-    pub(crate) fn add(&mut self, node: &Node<'_>) -> bool {
-        let is_known = self.ranks.get(..self.len).unwrap_or(&[]).contains(&node.rank());
+    /// Adds a node of the zone numbered `zone`; false when it was there before.
+    pub(crate) fn add(&mut self, zone: u32, node: &Node<'_>) -> bool {
+        let rank = (zone, node.rank());
+        let is_known = self.ranks.get(..self.len).unwrap_or(&[]).contains(&rank);
         match self.ranks.get_mut(self.len) {
             Some(space) if !is_known => {
-                *space = node.rank();
+                *space = rank;
                 self.len += 1;
                 true
             }
@@ -28,8 +29,8 @@ impl RankSet {
         }
     }
 
-    /// The rank added as number `at`.
-    pub(crate) fn nth(&self, at: usize) -> Option<u32> {
+    /// The zone's number and the node's rank added as number `at`.
+    pub(crate) fn nth(&self, at: usize) -> Option<(u32, u32)> {
         self.ranks.get(..self.len)?.get(at).copied()
     }
 }

@@ -1,10 +1,13 @@
 //! A packet's first look: is it a query, and one that this server can answer at all?
 
-use crate::{Answered, Policy, Scratch, Transport};
-use weir_wire::answer::{Answer, header_only};
-use weir_wire::edns::OptReply;
-use weir_wire::header::Rcode;
+use crate::options::{About, ExtendedError, OptionBuf, Wanted};
+use crate::policy::Context;
+use crate::{Answered, Scratch};
+use weir_wire::answer::{Answer, without_question};
+use weir_wire::edns::{Edns, OptReply};
+use weir_wire::header::{Opcode, Rcode};
 use weir_wire::query::{Fault, Query};
+use weir_wire::tsig::{BADKEY, Tsig};
 
 /// What to do with a packet.
 #[derive(Clone, Copy, Debug)]
@@ -17,53 +20,132 @@ pub enum Received<'p> {
     Query(Query<'p>),
 }
 
+impl From<Option<Answered>> for Received<'_> {
+    /// An answer that found no room is none.
+    fn from(answered: Option<Answered>) -> Self {
+        answered.map_or(Received::Silence, Received::Answered)
+    }
+}
+
 /// Reads a packet; writes the answer to `out` when no lookup is needed.
 ///
 /// `out` should have room for 512 octets at least; in less, large answers become silence.
 #[inline]
 pub fn receive<'p>(
     packet: &'p [u8],
-    transport: Transport,
-    policy: &Policy,
+    context: &Context<'_>,
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Received<'p> {
-    match Query::parse(packet, &mut scratch.name, scratch.seed) {
-        Ok(query) => match query.edns {
-            // RFC 6891 section 6.1.3: versions above 0 are not known here.
-            Some(edns) if edns.version > 0 => bad_version(&query, transport, policy, out),
-            _ => Received::Query(query),
-        },
-        Err(Fault::Silence) => Received::Silence,
-        Err(Fault::HeaderOnly(rcode)) => match header_only(packet, rcode, out) {
-            Some(len) => Received::Answered(Answered { len, rcode, cacheable: false }),
-            None => Received::Silence,
-        },
+    let query = match Query::parse(packet, &mut scratch.name, scratch.seed) {
+        Ok(query) => query,
+        Err(fault) => return faulty(packet, fault, context, scratch, out),
+    };
+    let Some(wanted) = Wanted::read(&query, context) else {
+        return header_only(packet, Rcode::FORMERR, out);
+    };
+    scratch.wanted = wanted;
+    let mut error = |rcode, error| Received::from(error_answer(&query, rcode, error, context, scratch, out));
+    if query.opcode() != Opcode::QUERY {
+        return error(Rcode::NOTIMP, Some(ExtendedError::NotSupported));
+    }
+    // RFC 6891 section 6.1.3: versions above 0 are not known here.
+    if query.edns.is_some_and(|edns| edns.version > 0) {
+        return error(Rcode::BADVERS, None);
+    }
+    if query.tsig.is_some() {
+        return unknown_key(&query, context, scratch, out);
+    }
+    if wanted.needs_cookie(context) {
+        return error(Rcode::BADCOOKIE, None);
+    }
+    Received::Query(query)
+}
+
+#[cold]
+fn faulty<'p>(
+    packet: &[u8],
+    fault: Fault<'_>,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+    out: &mut [u8],
+) -> Received<'p> {
+    match fault {
+        Fault::Silence => Received::Silence,
+        Fault::HeaderOnly(rcode) => header_only(packet, rcode, out),
+        Fault::NoQuestion(edns) => cookie_only(packet, edns, context, scratch, out),
     }
 }
 
-fn bad_version<'p>(query: &Query<'_>, transport: Transport, policy: &Policy, out: &mut [u8]) -> Received<'p> {
-    match error_answer(query, Rcode::BADVERS, transport, policy, out) {
-        Some(answered) => Received::Answered(answered),
-        None => Received::Silence,
-    }
+fn header_only<'p>(packet: &[u8], rcode: Rcode, out: &mut [u8]) -> Received<'p> {
+    without_question(packet, rcode, None, out).map(|len| Answered { len, rcode, cacheable: false }).into()
+}
+
+/// RFC 7873 section 5.4: a query for a cookie alone; without that option, a format error.
+fn cookie_only<'p>(
+    packet: &[u8],
+    edns: Edns<'_>,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+    out: &mut [u8],
+) -> Received<'p> {
+    let Some(options) = scratch.options.write_cookie(edns, context) else {
+        return header_only(packet, Rcode::FORMERR, out);
+    };
+    let opt = OptReply { udp_payload: context.udp_payload(), dnssec_ok: edns.dnssec_ok, options };
+    let answered = without_question(packet, Rcode::NOERROR, Some(opt), out);
+    answered.map(|len| Answered { len, rcode: Rcode::NOERROR, cacheable: false }).into()
+}
+
+/// RFC 8945 section 5.2.1: no key is known here, so every signed query is answered unsigned with BADKEY.
+fn unknown_key<'p>(
+    query: &Query<'_>,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+    out: &mut [u8],
+) -> Received<'p> {
+    let Some(tsig) = query.tsig.and_then(Tsig::parse) else {
+        return header_only(query.packet, Rcode::FORMERR, out);
+    };
+    let answered = error_answer(query, Rcode::NOTAUTH, None, context, scratch, out);
+    let with_tsig = answered.and_then(|answered| {
+        let len = tsig.append_error(BADKEY, answered.len, out)?;
+        Some(Answered { len, ..answered })
+    });
+    with_tsig.into()
 }
 
 /// The OPT record that answers a query with one (RFC 6891 section 6.1.1).
-pub(crate) fn opt_reply(query: &Query<'_>, policy: &Policy) -> Option<OptReply> {
+#[inline]
+pub(crate) fn opt_reply<'o>(
+    query: &Query<'_>,
+    wanted: &Wanted,
+    context: &Context<'_>,
+    about: About<'_>,
+    options: &'o mut OptionBuf,
+) -> Option<OptReply<'o>> {
     let edns = query.edns?;
-    Some(OptReply { udp_payload: policy.udp_payload, dnssec_ok: edns.dnssec_ok })
+    options.write(query, wanted, context, about);
+    Some(OptReply {
+        udp_payload: context.udp_payload(),
+        dnssec_ok: edns.dnssec_ok,
+        options: options.octets(),
+    })
 }
 
 /// An answer of header, question and OPT.
+#[cold]
 pub(crate) fn error_answer(
     query: &Query<'_>,
     rcode: Rcode,
-    transport: Transport,
-    policy: &Policy,
+    error: Option<ExtendedError>,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Option<Answered> {
-    let mut answer = Answer::begin(out, query, policy.limit(query, transport), opt_reply(query, policy))?;
+    let about = About { error, ..About::default() };
+    let opt = opt_reply(query, &scratch.wanted, context, about, &mut scratch.options);
+    let mut answer = Answer::begin(out, query, context.limit(query), opt)?;
     answer.set_rcode(rcode);
     Some(Answered { len: answer.finish(), rcode, cacheable: false })
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_authority::cached::{KeyRef, Stored};
 use weir_authority::{
-    Policy, Received, Scratch, Transport, ZoneSet, ZoneSetBuilder, ZoneState, build, plan, receive,
+    Context, Policy, Received, Scratch, Transport, ZoneSet, ZoneSetBuilder, ZoneState, build, plan, receive,
 };
 use weir_testkit::message::{Answer, Name, Query, Record};
 use weir_wire::name::{FoldedBuf, HashSeed, Name as WireName};
@@ -80,7 +80,8 @@ impl Records {
         for n_labels in 2..=name.0.len() {
             let ancestor = Name(name.0[name.0.len() - n_labels..].to_vec());
             let ns = self.of(&ancestor, Rtype::NS);
-            if !ns.is_empty() && !(ancestor == *name && qtype == Rtype::DS) {
+            let is_ds_of_cut = ancestor == *name && qtype == Rtype::DS;
+            if !ns.is_empty() && !is_ds_of_cut {
                 expected.glue = self.glue(&ancestor, &ns);
                 expected.authority.extend(ns);
                 return None;
@@ -240,15 +241,20 @@ fn zone_set(records: &Records) -> ZoneSet {
     set.finish(1)
 }
 
+fn context(transport: Transport, policy: &Policy) -> Context<'_> {
+    Context { transport, policy, client: std::net::Ipv4Addr::LOCALHOST.into(), now: 0 }
+}
+
 fn ask(zones: &ZoneSet, packet: &[u8], transport: Transport) -> Vec<u8> {
     let mut scratch = Scratch::new(SEED);
     let policy = Policy::default();
+    let context = context(transport, &policy);
     let mut out = vec![0; 65_535];
-    let Received::Query(query) = receive(packet, transport, &policy, &mut scratch, &mut out) else {
+    let Received::Query(query) = receive(packet, &context, &mut scratch, &mut out) else {
         panic!("not a query");
     };
-    let plan = plan(&query, transport, &scratch, zones);
-    let answered = build(&plan, &query, transport, &policy, &mut scratch, &mut out).unwrap();
+    let plan = plan(&query, &context, &scratch, zones);
+    let answered = build(&plan, &query, &context, &mut scratch, &mut out).unwrap();
     out.truncate(answered.len);
     out
 }
@@ -315,27 +321,28 @@ proptest! {
     ) {
         let zones = zone_set(&records);
         let policy = Policy::default();
+        let context = context(Transport::Udp, &policy);
         let mut scratch = Scratch::new(SEED);
         let mut out = vec![0; 65_535];
         let packet = first.to_wire(1);
-        let Received::Query(query) = receive(&packet, Transport::Udp, &policy, &mut scratch, &mut out) else {
+        let Received::Query(query) = receive(&packet, &context, &mut scratch, &mut out) else {
             panic!("not a query");
         };
-        let planned = plan(&query, Transport::Udp, &scratch, &zones);
-        let answered = build(&planned, &query, Transport::Udp, &policy, &mut scratch, &mut out).unwrap();
+        let planned = plan(&query, &context, &scratch, &zones);
+        let answered = build(&planned, &query, &context, &mut scratch, &mut out).unwrap();
         let key = KeyRef::new(&query, &scratch, 1).to_key();
-        let Some(stored) = Stored::of(&answered, &query, &out) else { return Ok(()) };
+        let Some(stored) = Stored::of(&answered, &query, &scratch, &out) else { return Ok(()) };
         for (case, edns, id, recursion_desired) in again {
             let mut packet = Query { case, edns, ..first.clone() }.to_wire(id);
             packet[2] |= u8::from(recursion_desired);
             // CD is no part of the key; it is cleared in every answer.
             packet[3] |= 0x10;
-            let Received::Query(query) = receive(&packet, Transport::Udp, &policy, &mut scratch, &mut out) else {
+            let Received::Query(query) = receive(&packet, &context, &mut scratch, &mut out) else {
                 panic!("not a query");
             };
             prop_assert!(KeyRef::new(&query, &scratch, 1).equals(&key));
             let fresh = ask(&zones, &packet, Transport::Udp);
-            if let Some(replayed) = stored.replay(&query, Transport::Udp, &policy, &mut out) {
+            if let Some(replayed) = stored.replay(&planned, &query, &context, &mut scratch, &mut out) {
                 prop_assert_eq!(&out[..replayed.len], &fresh[..]);
             }
         }

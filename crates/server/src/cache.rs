@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use equivalent::Equivalent;
 use weir_authority::cached::{Key, KeyRef, Stored};
-use weir_authority::{Answered, Plan, Policy, Scratch, Transport};
+use weir_authority::{Answered, Context, Plan, Scratch};
 use weir_wire::query::Query;
 
 use crate::counters::AnswerCounters;
@@ -30,10 +30,8 @@ pub(crate) struct Cache {
 pub(crate) struct Asked<'a, 'p> {
     /// The query.
     pub(crate) query: &'a Query<'p>,
-    /// How it came.
-    pub(crate) transport: Transport,
-    /// The settings that shape its answer.
-    pub(crate) policy: &'a Policy,
+    /// How it came, and the settings that shape its answer.
+    pub(crate) context: &'a Context<'a>,
     /// The generation of the zone set that it is answered from.
     pub(crate) generation: u64,
 }
@@ -58,18 +56,18 @@ impl Cache {
         out: &mut [u8],
         counters: &AnswerCounters,
     ) -> Option<Answered> {
-        let Asked { query, transport, policy, generation } = *asked;
+        let Asked { query, context, generation } = *asked;
         let probe = Probe(KeyRef::new(query, scratch, generation));
         if let Some(stored) = self.answers.get(&probe) {
             // What is too long for this client is built anew, and truncated.
-            if let Some(answered) = stored.replay(query, transport, policy, out) {
+            if let Some(answered) = stored.replay(plan, query, context, scratch, out) {
                 counters.cache_hits.add(1);
                 return Some(answered);
             }
         }
         counters.cache_misses.add(1);
-        let answered = weir_authority::build(plan, query, transport, policy, scratch, out)?;
-        if let Some(stored) = Stored::of(&answered, query, out) {
+        let answered = weir_authority::build(plan, query, context, scratch, out)?;
+        if let Some(stored) = Stored::of(&answered, query, scratch, out) {
             let key = KeyRef::new(query, scratch, generation).to_key();
             self.answers.insert(key, Arc::new(stored));
         }
@@ -134,7 +132,7 @@ impl Hasher for TakenHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_authority::{Received, ZoneSet, ZoneSetBuilder, ZoneState};
+    use weir_authority::{Policy, Received, Transport, ZoneSet, ZoneSetBuilder, ZoneState};
     use weir_wire::name::{HashSeed, Name, NameBuf};
     use weir_wire::rtype::{Class, Rtype};
     use weir_zone::ZoneBuilder;
@@ -170,17 +168,13 @@ mod tests {
         let (policy, mut scratch) = (Policy::default(), Scratch::new(SEED));
         let (mut message, mut out) = ([0; 512], [0; 512]);
         let n_octets = weir_wire::query::write(&mut message, 1, name(text).name(), Rtype::A, None).unwrap();
-        let received =
-            weir_authority::receive(&message[..n_octets], Transport::Udp, &policy, &mut scratch, &mut out);
+        let client = std::net::Ipv4Addr::LOCALHOST.into();
+        let context = Context { transport: Transport::Udp, policy: &policy, client, now: 0 };
+        let received = weir_authority::receive(&message[..n_octets], &context, &mut scratch, &mut out);
         let Received::Query(query) = received else { panic!("{received:?}") };
-        let plan = weir_authority::plan(&query, Transport::Udp, &scratch, zones);
+        let plan = weir_authority::plan(&query, &context, &scratch, zones);
         assert!(plan.is_dear(&query));
-        let asked = Asked {
-            query: &query,
-            transport: Transport::Udp,
-            policy: &policy,
-            generation: zones.generation(),
-        };
+        let asked = Asked { query: &query, context: &context, generation: zones.generation() };
         let answered = cache.answer(&plan, &asked, &mut scratch, &mut out, counters).unwrap();
         out[..answered.len].to_vec()
     }

@@ -1,10 +1,12 @@
 //! A message's way to its answer, the same for UDP and TCP: read it, look it up, take the answer from the cache or
 //! write it, count it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use weir_authority::{Answered, Policy, Received, Scratch, Transport, ZoneSet};
+use weir_authority::{Answered, Context, Policy, Received, Scratch, Transport, ZoneSet};
 use weir_wire::name::HashSeed;
 use weir_wire::query::Query;
 
@@ -16,6 +18,23 @@ use crate::counters::AnswerCounters;
 pub(crate) type Zones = ZoneSet;
 /// The zones of the moment: taken without a lock, replaced as a whole.
 pub(crate) type SharedZones = Arc<ArcSwap<Zones>>;
+
+/// Where a message came from and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The client's address.
+    pub(crate) client: IpAddr,
+    /// Seconds since 1970.
+    pub(crate) now: u32,
+}
+
+/// Seconds since 1970, modulo 2^32 as cookies count them (RFC 9018 section 4.3).
+pub(crate) fn seconds_now() -> u32 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    #[expect(clippy::cast_possible_truncation, reason = "cookies count modulo 2^32")]
+    let seconds = since_1970.as_secs() as u32;
+    seconds
+}
 
 /// What a thread needs to know to make its [`Responder`].
 #[derive(Clone, Debug)]
@@ -41,7 +60,8 @@ impl ResponderConfig {
 }
 
 fn policy(config: &Config) -> Policy {
-    Policy { udp_payload: config.edns.udp_payload_octets, ..Policy::default() }
+    let octets = config.edns.udp_payload_octets;
+    Policy { udp_payload_v4: octets, udp_payload_v6: octets, ..Policy::default() }
 }
 
 /// Answers messages for one thread, in memory that is made once.
@@ -57,7 +77,7 @@ impl Responder {
     pub(crate) fn new(config: &ResponderConfig) -> Responder {
         Responder {
             transport: config.transport,
-            policy: config.policy,
+            policy: config.policy.clone(),
             scratch: Scratch::new(config.seed),
             cache: (config.cache_octets > 0).then(|| Cache::new(config.cache_octets)),
         }
@@ -68,16 +88,21 @@ impl Responder {
     pub(crate) fn answer(
         &mut self,
         message: &[u8],
+        arrival: Arrival,
         zones: &Zones,
         out: &mut [u8],
         counters: &AnswerCounters,
     ) -> usize {
         counters.queries.add(1);
-        let received = weir_authority::receive(message, self.transport, &self.policy, &mut self.scratch, out);
+        let Responder { transport, policy, scratch, cache } = self;
+        let context = Context { transport: *transport, policy, client: arrival.client, now: arrival.now };
+        let received = weir_authority::receive(message, &context, scratch, out);
         let answered = match received {
             Received::Silence => None,
             Received::Answered(answered) => Some(answered),
-            Received::Query(query) => self.look_up(&query, zones, out, counters),
+            Received::Query(query) => {
+                look_up(&query, &context, scratch, cache.as_ref(), zones, out, counters)
+            }
         };
         match answered {
             Some(answered) => {
@@ -91,31 +116,32 @@ impl Responder {
         }
     }
 
-    /// Answers from the zones. Whether the cache is asked at all is decided by the lookup, before it is touched: a
-    /// plain answer is written in less time than it is found there.
-    #[inline]
-    fn look_up(
-        &mut self,
-        query: &Query<'_>,
-        zones: &Zones,
-        out: &mut [u8],
-        counters: &AnswerCounters,
-    ) -> Option<Answered> {
-        let Responder { transport, policy, scratch, cache } = self;
-        let plan = weir_authority::plan(query, *transport, scratch, zones);
-        match cache {
-            Some(cache) if plan.is_dear(query) => {
-                let asked = Asked { query, transport: *transport, policy, generation: zones.generation() };
-                cache.answer(&plan, &asked, scratch, out, counters)
-            }
-            _ => weir_authority::build(&plan, query, *transport, policy, scratch, out),
-        }
-    }
-
     /// Counts what the cache holds now.
     pub(crate) fn note_cache_size(&self, counters: &AnswerCounters) {
         if let Some(cache) = &self.cache {
             cache.note_size(counters);
         }
+    }
+}
+
+/// Answers from the zones. Whether the cache is asked at all is decided by the lookup, before it is touched: a plain
+/// answer is written in less time than it is found there.
+#[inline]
+fn look_up(
+    query: &Query<'_>,
+    context: &Context<'_>,
+    scratch: &mut Scratch,
+    cache: Option<&Cache>,
+    zones: &Zones,
+    out: &mut [u8],
+    counters: &AnswerCounters,
+) -> Option<Answered> {
+    let plan = weir_authority::plan(query, context, scratch, zones);
+    match cache {
+        Some(cache) if plan.is_dear(query) => {
+            let asked = Asked { query, context, generation: zones.generation() };
+            cache.answer(&plan, &asked, scratch, out, counters)
+        }
+        _ => weir_authority::build(&plan, query, context, scratch, out),
     }
 }

@@ -20,7 +20,7 @@ mod turn;
 use self::seats::{Seat, Seats};
 use self::turn::{Backlog, Budget, Context, Desk, Turn};
 use crate::counters::Counters;
-use crate::responder::{Responder, ResponderConfig, SharedZones};
+use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// Octets that all connections together may hold over for slow clients.
 const BACKLOG_BUDGET_OCTETS: usize = 64 << 20;
@@ -202,8 +202,12 @@ impl Service {
             let Some(counters) = self.counters.tcp_answers.get(*index) else { return Turn::Failed };
             // Only whole queries count: who sends an octet now and then is idle all the same.
             let note_queries = || seat.note_activity();
+            // A connection without a peer any more is found out by the first read.
+            let Ok(peer) = stream.peer_addr() else { return Turn::Failed };
+            let arrival = Arrival { client: peer.ip(), now: seconds_now() };
             let (budget, zones) = (&self.budget, &self.zones.load());
-            desk.turn(stream, backlog, &Context { budget, zones, counters, note_queries: &note_queries })
+            let context = Context { budget, arrival, zones, counters, note_queries: &note_queries };
+            desk.turn(stream, backlog, &context)
         })
     }
 }

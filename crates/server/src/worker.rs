@@ -18,7 +18,7 @@ use weir_netio::ingress::Ingress;
 use weir_netio::udp::UdpEngine;
 
 use crate::counters::{Counters, WorkerCounters};
-use crate::responder::{Responder, ResponderConfig, SharedZones};
+use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// The longest sleep without a query: how late a worker may notice that it has to stop.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -132,6 +132,7 @@ impl Round<'_> {
 
     fn answer_all(&mut self, n_queries: usize) {
         let zones = self.zones.load();
+        let now = seconds_now();
         for i in 0..n_queries {
             let exchange = self.batch.exchange(i);
             if exchange.peer.port() == 0 {
@@ -141,8 +142,9 @@ impl Round<'_> {
             if exchange.truncated {
                 self.counters.overlong.add(1);
             }
-            let n_octets =
-                self.responder.answer(exchange.query, &zones, exchange.answer, &self.counters.answers);
+            let arrival = Arrival { client: exchange.peer.ip(), now };
+            let counters = &self.counters.answers;
+            let n_octets = self.responder.answer(exchange.query, arrival, &zones, exchange.answer, counters);
             self.batch.answer(i, n_octets);
         }
     }

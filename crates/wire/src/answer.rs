@@ -1,6 +1,6 @@
 //! An answer's way out: header, question, RRsets by section, OPT, written straight into the send buffer.
 
-use crate::edns::{OPT_LEN, OptReply};
+use crate::edns::OptReply;
 use crate::header::{Flags, HEADER_LEN, Rcode};
 use crate::image::{
     Image, ImageRecord, MAX_POINTER, POINTER_BITS, QUESTION_AT, RECORD_HEAD_LEN, Target, read_pointer,
@@ -32,6 +32,19 @@ pub struct Placed {
     /// Position in the message of the image, when it was placed as it is: what the image says of its own positions
     /// then holds from there on.
     pub image_at: Option<usize>,
+}
+
+/// A record that is in no zone.
+#[derive(Clone, Copy, Debug)]
+pub struct MadeRecord<'r> {
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its class.
+    pub class: Class,
+    /// Seconds to live.
+    pub ttl: u32,
+    /// Its RDATA, without compression.
+    pub rdata: &'r [u8],
 }
 
 /// How far an answer had come.
@@ -82,7 +95,7 @@ pub struct Answer<'b> {
     flags: u16,
     rcode: Rcode,
     counts: [u16; 3],
-    opt: Option<OptReply>,
+    opt: Option<OptReply<'b>>,
 }
 
 impl<'b> Answer<'b> {
@@ -95,10 +108,10 @@ impl<'b> Answer<'b> {
         out: &'b mut [u8],
         query: &Query<'_>,
         limit: usize,
-        opt: Option<OptReply>,
+        opt: Option<OptReply<'b>>,
     ) -> Option<Answer<'b>> {
         let head_len = HEADER_LEN + query.question().len();
-        let limit = limit.min(out.len()).checked_sub(if opt.is_some() { OPT_LEN } else { 0 })?;
+        let limit = limit.min(out.len()).checked_sub(opt.map_or(0, |opt| opt.len()))?;
         if head_len > limit {
             return None;
         }
@@ -199,6 +212,29 @@ impl<'b> Answer<'b> {
         self.len = end;
         self.add_records(section, image.n_records);
         Ok(Placed { rdata_at: at + RECORD_HEAD_LEN, image_at: Some(at) })
+    }
+
+    /// Places an RRset like [`Answer::push`], starting with record number `first` and going round.
+    ///
+    /// RRsets whose RDATA holds compressed names keep their order: a name may point to one in a record before it.
+    ///
+    /// # Errors
+    /// [`Full`] when it does not fit; nothing is written then.
+    pub fn push_rotated(
+        &mut self,
+        section: Section,
+        image: Image<'_>,
+        subject: Subject,
+        first: usize,
+    ) -> Result<Placed, Full> {
+        let placed = self.push(section, image, subject)?;
+        if let (Some(at), true) = (placed.image_at, image.pointers.is_empty())
+            && let Some(record) = image.iter().nth(first)
+            && let Some(octets) = self.octets.get_mut(at..at + image.records.len())
+        {
+            octets.rotate_left(record.at);
+        }
+        Ok(placed)
     }
 
     /// Points the owners of the records placed at `at` to the subject, and the names in their RDATA to where their
@@ -387,40 +423,37 @@ impl<'b> Answer<'b> {
         Ok(self.name_in_rdata(start, owner.octets().len()))
     }
 
-    /// Places one record made for this answer: the CNAME of a DNAME substitution (RFC 6672 section 3.1).
-    ///
-    /// Yields the subject that its RDATA, `target`, makes for the records that follow.
+    /// Places one record made for this answer, such as the CNAME of a DNAME substitution (RFC 6672 section 3.1);
+    /// yields the position of its RDATA.
     ///
     /// # Errors
     /// [`Full`] when it does not fit; nothing is written then.
-    pub fn push_synthesized_cname(
+    pub fn push_made(
         &mut self,
+        section: Section,
         owner: Subject,
-        class: Class,
-        ttl: u32,
-        target: Name<'_>,
-    ) -> Result<Subject, Full> {
+        made: MadeRecord<'_>,
+    ) -> Result<usize, Full> {
         let start = self.len;
         let (copy, len) = self.copy_name(owner.at);
         let pointer = (POINTER_BITS | u16::try_from(owner.at).unwrap_or(0)).to_be_bytes();
         let owner_octets =
             if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
-        let target_octets = target.octets();
-        let rdata_len = u16::try_from(target_octets.len()).map_err(|_| Full)?;
+        let rdata_len = u16::try_from(made.rdata.len()).map_err(|_| Full)?;
         let parts = [
             owner_octets,
-            &Rtype::CNAME.0.to_be_bytes(),
-            &class.0.to_be_bytes(),
-            &ttl.to_be_bytes(),
+            &made.rtype.0.to_be_bytes(),
+            &made.class.0.to_be_bytes(),
+            &made.ttl.to_be_bytes(),
             &rdata_len.to_be_bytes(),
-            target_octets,
+            made.rdata,
         ];
         if self.append(&parts).is_err() {
             self.len = start;
             return Err(Full);
         }
-        self.add_records(Section::Answer, 1);
-        Ok(Subject { at: self.len - target_octets.len(), len: target_octets.len(), linear: true })
+        self.add_records(section, 1);
+        Ok(self.len - made.rdata.len())
     }
 
     /// Writes counts, flags and the OPT record; yields the message's octets.
@@ -430,12 +463,13 @@ impl<'b> Answer<'b> {
         let [answers, authorities, mut additionals] = self.counts;
         let mut len = self.len;
         if let Some(opt) = self.opt {
-            let opt = opt.octets(self.rcode);
-            if let Some(space) = self.octets.get_mut(len..len + OPT_LEN) {
-                space.copy_from_slice(&opt);
-                len += OPT_LEN;
-                additionals = additionals.saturating_add(1);
+            for part in [&opt.head(self.rcode)[..], opt.options] {
+                if let Some(space) = self.octets.get_mut(len..len + part.len()) {
+                    space.copy_from_slice(part);
+                    len += part.len();
+                }
             }
+            additionals = additionals.saturating_add(1);
         }
         let fields = [flags, 1, answers, authorities, additionals];
         if let Some(space) = self.octets.get_mut(2..HEADER_LEN) {
@@ -447,12 +481,22 @@ impl<'b> Answer<'b> {
     }
 }
 
-/// Writes an answer of a header alone, to a packet that has at least one; yields its octets.
-pub fn header_only(packet: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+/// Writes an answer without a question, to a packet that has at least a header; yields its octets.
+pub fn without_question(
+    packet: &[u8],
+    rcode: Rcode,
+    opt: Option<OptReply<'_>>,
+    out: &mut [u8],
+) -> Option<usize> {
     let [id1, id0, f1, f0, ..] = *packet.first_chunk::<HEADER_LEN>()?;
     let flags = Flags(u16::from_be_bytes([f1, f0])).of_response().0 | rcode.0 & 0x0f;
     let [f1, f0] = flags.to_be_bytes();
-    let header = [id1, id0, f1, f0, 0, 0, 0, 0, 0, 0, 0, 0];
-    out.get_mut(..HEADER_LEN)?.copy_from_slice(&header);
-    Some(HEADER_LEN)
+    let header = [id1, id0, f1, f0, 0, 0, 0, 0, 0, 0, 0, u8::from(opt.is_some())];
+    let head = opt.map(|opt| opt.head(rcode));
+    let mut at = 0;
+    for part in [&header[..], head.as_ref().map_or(&[], |head| head), opt.map_or(&[], |opt| opt.options)] {
+        out.get_mut(at..at + part.len())?.copy_from_slice(part);
+        at += part.len();
+    }
+    Some(at)
 }

@@ -46,6 +46,11 @@ pub struct Options<'p> {
 }
 
 impl<'p> Options<'p> {
+    /// Whether there is none, as in most queries.
+    pub fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
     fn are_whole(mut self) -> bool {
         while self.next().is_some() {}
         self.octets.is_empty()
@@ -67,20 +72,30 @@ impl<'p> Iterator for Options<'p> {
 
 /// The OPT record of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptReply {
+pub struct OptReply<'o> {
     /// Octets of UDP payload that this server takes.
     pub udp_payload: u16,
     /// Whether the query had the DO bit; it is copied (RFC 3225 section 3).
     pub dnssec_ok: bool,
+    /// The options: code, length and data each.
+    pub options: &'o [u8],
 }
 
-impl OptReply {
-    /// The record's octets. `rcode` gives its upper eight bits.
-    pub fn octets(self, rcode: Rcode) -> [u8; OPT_LEN] {
+impl OptReply<'_> {
+    /// Octets of the whole record.
+    #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
+    pub fn len(&self) -> usize {
+        OPT_LEN + self.options.len()
+    }
+
+    /// The record's octets in front of its options. `rcode` gives the upper eight bits of the code.
+    pub fn head(&self, rcode: Rcode) -> [u8; OPT_LEN] {
         let [payload_high, payload_low] = self.udp_payload.to_be_bytes();
         let [extended_rcode, _] = (rcode.0 << 4).to_be_bytes();
         let flags = if self.dnssec_ok { DO.to_be_bytes()[0] } else { 0 };
-        [0, 0, 41, payload_high, payload_low, extended_rcode, 0, flags, 0, 0, 0]
+        // Callers give a few short options.
+        let [len_high, len_low] = u16::try_from(self.options.len()).unwrap_or(0).to_be_bytes();
+        [0, 0, 41, payload_high, payload_low, extended_rcode, 0, flags, 0, len_high, len_low]
     }
 }
 
@@ -103,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_upper_bits_of_the_rcode_stand_in_the_opt_record() {
-        let reply = OptReply { udp_payload: 1232, dnssec_ok: true };
-        assert_eq!(reply.octets(Rcode::BADVERS), [0, 0, 41, 0x04, 0xd0, 1, 0, 0x80, 0, 0, 0]);
+        let reply = OptReply { udp_payload: 1232, dnssec_ok: true, options: &[] };
+        assert_eq!(reply.head(Rcode::BADVERS), [0, 0, 41, 0x04, 0xd0, 1, 0, 0x80, 0, 0, 0]);
     }
 }

@@ -40,6 +40,9 @@ impl Rcode {
     /// The EDNS version is not supported (RFC 6891 section 9).
     pub const BADVERS: Rcode = Rcode(16);
 
+    /// The server wants a cookie that it can check (RFC 7873 section 5.2.3).
+    pub const BADCOOKIE: Rcode = Rcode(23);
+
     /// The registered name, or `None` for a number without one.
     pub fn mnemonic(self) -> Option<&'static str> {
         Some(match self.0 {

@@ -22,3 +22,4 @@ pub mod name;
 pub mod query;
 pub mod rdata;
 pub mod rtype;
+pub mod tsig;

@@ -23,16 +23,21 @@ pub struct Query<'p> {
     pub qclass: Class,
     /// What the OPT record says, when there is one.
     pub edns: Option<Edns<'p>>,
+    /// The TSIG record from its owner on, when there is one ([`crate::tsig::Tsig::parse`]).
+    pub tsig: Option<&'p [u8]>,
 }
 
 /// Why a packet is not looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Fault<'p> {
     /// No answer at all: to answer would help an amplifier or start a loop. The packet has no whole header, or it
     /// is itself a response.
     Silence,
     /// An answer of a header alone, with this response code.
     HeaderOnly(Rcode),
+    /// A query without a question, which is one for a cookie when it carries that option (RFC 7873 section 5.4),
+    /// and otherwise a format error (RFC 9619).
+    NoQuestion(Edns<'p>),
 }
 
 impl<'p> Query<'p> {
@@ -41,22 +46,23 @@ impl<'p> Query<'p> {
     /// # Errors
     /// [`Fault`] says whether to be silent or what code to answer with.
     #[inline]
-    pub fn parse(packet: &'p [u8], name: &mut QueryName, seed: HashSeed) -> Result<Query<'p>, Fault> {
+    pub fn parse(packet: &'p [u8], name: &mut QueryName, seed: HashSeed) -> Result<Query<'p>, Fault<'p>> {
         let (header, body) = packet.split_first_chunk::<HEADER_LEN>().ok_or(Fault::Silence)?;
         let [_, _, flags_high, flags_low, counts @ ..] = *header;
         let flags = Flags(u16::from_be_bytes([flags_high, flags_low]));
         if flags.is_response() {
             return Err(Fault::Silence);
         }
-        if flags.opcode() != Opcode::QUERY {
-            return Err(Fault::HeaderOnly(Rcode::NOTIMP));
-        }
+        // What is in a message of an unknown operation cannot be wrong: it is not implemented.
+        let is_query = flags.opcode() == Opcode::QUERY;
+        let formerr = Fault::HeaderOnly(if is_query { Rcode::FORMERR } else { Rcode::NOTIMP });
         let counts = Counts::of(counts);
         // RFC 9619: a query has exactly one question.
         if counts.questions != 1 {
-            return Err(Fault::HeaderOnly(Rcode::FORMERR));
+            return Err(without_question(body, counts)
+                .filter(|_| is_query)
+                .map_or(formerr, Fault::NoQuestion));
         }
-        let formerr = Fault::HeaderOnly(Rcode::FORMERR);
         let name_len = name.fill(body, seed).map_err(|_| formerr)?;
         let (tail, rest) = body
             .get(name_len..)
@@ -72,7 +78,18 @@ impl<'p> Query<'p> {
             qtype,
             qclass: Class(u16::from_be_bytes([class_high, class_low])),
             edns: records.edns,
+            tsig: records.tsig,
         })
+    }
+
+    /// The message's id.
+    pub fn id(&self) -> u16 {
+        self.packet.first_chunk::<2>().map_or(0, |id| u16::from_be_bytes(*id))
+    }
+
+    /// The operation asked for: anything but a standard query has no more in common with one than its layout.
+    pub fn opcode(&self) -> Opcode {
+        self.flags.opcode()
     }
 
     /// The octets of the question section.
@@ -108,6 +125,7 @@ impl Counts {
 /// The records behind the question.
 struct Records<'p> {
     edns: Option<Edns<'p>>,
+    tsig: Option<&'p [u8]>,
 }
 
 impl<'p> Records<'p> {
@@ -125,8 +143,10 @@ impl<'p> Records<'p> {
             rest = after;
         }
         let mut edns = None;
+        let mut tsig = None;
         for left in (0..counts.additionals).rev() {
             let (record, after) = RawRecord::parse(rest)?;
+            let octets = rest.get(..rest.len() - after.len())?;
             rest = after;
             match record.rtype {
                 Rtype::OPT => {
@@ -138,11 +158,20 @@ impl<'p> Records<'p> {
                 }
                 // RFC 8945 section 5.1: TSIG is the last record.
                 Rtype::TSIG if left != 0 => return None,
+                Rtype::TSIG => tsig = Some(octets),
                 _ => {}
             }
         }
-        rest.is_empty().then_some(Records { edns })
+        rest.is_empty().then_some(Records { edns, tsig })
     }
+}
+
+/// The OPT record of a query that has no question and nothing else either.
+fn without_question(body: &[u8], counts: Counts) -> Option<Edns<'_>> {
+    if counts.questions != 0 {
+        return None;
+    }
+    Records::parse(body, counts, Rtype(0))?.edns
 }
 
 /// A record of a query, its name skipped over.
@@ -202,7 +231,7 @@ pub fn write(
     let header = [id1, id0, 0, 0, 0, 1, 0, 0, 0, 0, 0, n_additionals];
     let [t1, t0] = qtype.0.to_be_bytes();
     let opt = edns_payload.map(|payload| {
-        crate::edns::OptReply { udp_payload: payload, dnssec_ok: false }.octets(Rcode::NOERROR)
+        crate::edns::OptReply { udp_payload: payload, dnssec_ok: false, options: &[] }.head(Rcode::NOERROR)
     });
     let mut at = 0;
     for part in [&header[..], name.octets(), &[t1, t0, 0, 1], opt.as_ref().map_or(&[], |opt| &opt[..])] {
@@ -220,7 +249,7 @@ mod tests {
 
     const SEED: HashSeed = HashSeed::fixed();
 
-    fn parse(packet: &[u8]) -> Result<Query<'_>, Fault> {
+    fn parse(packet: &[u8]) -> Result<Query<'_>, Fault<'_>> {
         Query::parse(packet, &mut QueryName::new(SEED), SEED)
     }
 
@@ -253,13 +282,21 @@ mod tests {
     fn other_opcodes_are_not_implemented() {
         let mut packet = query(None);
         packet[2] |= 0x10;
+        assert_eq!(parse(&packet).unwrap().opcode(), Opcode(2));
+        packet.pop();
         assert_eq!(parse(&packet).unwrap_err(), Fault::HeaderOnly(Rcode::NOTIMP));
     }
 
     #[test]
     fn misplaced_or_doubled_records_are_format_errors() {
         let formerr = Err(Fault::HeaderOnly(Rcode::FORMERR));
-        let check = |packet: &[u8]| parse(packet).map(|_| ());
+        let check = |packet: &[u8]| {
+            parse(packet).map(|_| ()).map_err(|fault| match fault {
+                Fault::NoQuestion(_) => Fault::HeaderOnly(Rcode::FORMERR),
+                Fault::HeaderOnly(rcode) => Fault::HeaderOnly(rcode),
+                Fault::Silence => Fault::Silence,
+            })
+        };
         let with_opt = query(Some(1232));
         let opt = with_opt[with_opt.len() - 11..].to_vec();
 

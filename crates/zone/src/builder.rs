@@ -213,6 +213,7 @@ impl<'b> ArenaWriter<'b> {
             max_depth: 0,
             negative_soa_at: 0,
             serial: 0,
+            expire: 0,
             n_records: 0,
             denial: Denial::Unsigned,
         };
@@ -385,7 +386,9 @@ impl<'b> ArenaWriter<'b> {
         let signatures = self.without_duplicates(signatures);
         self.write_rrset(&records, &signatures, Some(ttl));
         if first.rtype == Rtype::SOA && self.path.len() == 1 {
-            self.zone.serial = soa_numbers(self.builder.rdata(first)).map_or(0, |soa| soa.serial);
+            let soa = soa_numbers(self.builder.rdata(first));
+            self.zone.serial = soa.as_ref().map_or(0, |soa| soa.serial);
+            self.zone.expire = soa.as_ref().map_or(0, |soa| soa.expire);
         }
         true
     }
@@ -597,6 +600,7 @@ fn has_additional(rtype: Rtype) -> bool {
 /// The numbers of an SOA record that the server itself uses.
 pub(crate) struct SoaNumbers {
     pub(crate) serial: u32,
+    pub(crate) expire: u32,
     pub(crate) minimum: u32,
 }
 
@@ -604,9 +608,11 @@ pub(crate) struct SoaNumbers {
 pub(crate) fn soa_numbers(rdata: &[u8]) -> Option<SoaNumbers> {
     let (_, rest) = Name::parse(rdata).ok()?;
     let (_, rest) = Name::parse(rest).ok()?;
-    let [s3, s2, s1, s0, .., m3, m2, m1, m0] = *rest.first_chunk::<20>()?;
+    let [s3, s2, s1, s0, _, _, _, _, _, _, _, _, e3, e2, e1, e0, m3, m2, m1, m0] =
+        *rest.first_chunk::<20>()?;
     Some(SoaNumbers {
         serial: u32::from_be_bytes([s3, s2, s1, s0]),
+        expire: u32::from_be_bytes([e3, e2, e1, e0]),
         minimum: u32::from_be_bytes([m3, m2, m1, m0]),
     })
 }

@@ -73,6 +73,7 @@ pub struct Zone {
     /// Position of the SOA RRset with the TTL of negative answers.
     pub(crate) negative_soa_at: usize,
     pub(crate) serial: u32,
+    pub(crate) expire: u32,
     pub(crate) n_records: u64,
     pub(crate) denial: Denial,
 }
@@ -105,6 +106,11 @@ impl Zone {
     /// The SOA record's serial number.
     pub fn serial(&self) -> u32 {
         self.serial
+    }
+
+    /// Seconds after which a secondary gives the zone up (RFC 1035 section 3.3.13).
+    pub fn expire(&self) -> u32 {
+        self.expire
     }
 
     /// Number of records, signatures counted, duplicates not.

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::counters::AnswerCounters;
-use crate::responder::{Responder, Zones};
+use crate::responder::{Arrival, Responder, Zones};
 
 /// Octets of the length in front of each message (RFC 1035 section 4.2.2).
 const PREFIX_OCTETS: usize = 2;
@@ -48,6 +48,8 @@ pub(super) struct Budget {
 pub(super) struct Context<'c> {
     /// What all backlogs may hold.
     pub(super) budget: &'c Budget,
+    /// Who asks, and the time of this turn.
+    pub(super) arrival: Arrival,
     /// What is answered from.
     pub(super) zones: &'c Zones,
     /// Where queries and answers are counted.
@@ -241,7 +243,8 @@ impl Desk {
         while let Some((message, after)) = split_frame(rest)? {
             rest = after;
             if let Some((prefix, space)) = out.space().split_first_chunk_mut::<PREFIX_OCTETS>() {
-                let n_octets = self.responder.answer(message, context.zones, space, context.counters);
+                let n_octets =
+                    self.responder.answer(message, context.arrival, context.zones, space, context.counters);
                 *prefix = u16::try_from(n_octets).map_err(|_| io::ErrorKind::InvalidData)?.to_be_bytes();
                 out.filled += if n_octets > 0 { PREFIX_OCTETS + n_octets } else { 0 };
             }
@@ -371,6 +374,7 @@ mod tests {
             let note_queries = || n_noted.set(n_noted.get() + 1);
             let context = Context {
                 budget: &self.budget,
+                arrival: Arrival { client: std::net::Ipv4Addr::LOCALHOST.into(), now: 0 },
                 zones: &self.zones,
                 counters: &self.counters,
                 note_queries: &note_queries,
