@@ -73,9 +73,13 @@ impl Rule {
         match self {
             Rule::SoaMissing => "the zone has no SOA record at its apex; every zone starts with one",
             Rule::SoaMultiple => "a zone has exactly one SOA record; remove the others",
-            Rule::SoaNotAtApex => "an SOA record stands below the apex; is the zone's name the one that the file is for?",
+            Rule::SoaNotAtApex => {
+                "an SOA record stands below the apex; is the zone's name the one that the file is for?"
+            }
             Rule::NsMissing => "the apex has no NS record; name the zone's servers",
-            Rule::CnameWithOtherData => "a CNAME record must stand alone; remove it or the other records of this name",
+            Rule::CnameWithOtherData => {
+                "a CNAME record must stand alone; remove it or the other records of this name"
+            }
             Rule::CnameMultiple => "a name has at most one CNAME record",
             Rule::DnameMultiple => "a name has at most one DNAME record",
             Rule::BelowDname => "the record lies below a DNAME record and is never answered",
