@@ -60,9 +60,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "WEIR_ZONES")]
     pub(crate) zones: Option<PathBuf>,
 
-    /// Address to answer on, over UDP and TCP: ip:port, [v6]:port or ip@port; may be repeated
-    /// [default: 0.0.0.0:53 and [::]:53]
-    #[arg(long, value_name = "ADDR", env = "WEIR_LISTEN", value_delimiter = ',')]
+    /// Addresses to answer on.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "WEIR_LISTEN",
+        value_delimiter = ',',
+        help = "Address to answer on, over UDP and TCP: ip:port, [v6]:port or ip@port; may be repeated \
+                [default: 0.0.0.0:53 and [::]:53]"
+    )]
     pub(crate) listen: Vec<ListenAddress>,
 
     /// UDP worker threads [default: one a CPU that the process may use, affinity and cgroup quota counted]
