@@ -151,6 +151,8 @@ fn send_messages(fd: BorrowedFd<'_>, outbox: &mut Outbox, range: Range<usize>) -
 fn receive_messages(fd: BorrowedFd<'_>, inbox: &mut Inbox, flags: c_int) -> io::Result<usize> {
     let headers = inbox.prepare();
     let length = message_count(headers);
+    // Datagrams tell their whole length, however little of them is kept.
+    let flags = flags | libc::MSG_TRUNC;
     // SAFETY: every header points to a segment and a control buffer that the inbox owns, with lengths not above theirs
     // (invariant of `Inbox::headers`), and asks for no peer; the inbox is borrowed mutably for the call, so that nobody
     // reads what the kernel writes. A null timeout is none.

@@ -159,8 +159,8 @@ fn int_at(octets: &[u8], start: usize) -> Option<c_int> {
 pub struct Received<'a> {
     /// Its octets, cut at the inbox's limit.
     pub octets: &'a [u8],
-    /// Whether it was longer than that.
-    pub truncated: bool,
+    /// How many octets it had on the way.
+    pub n_octets: usize,
     /// When the kernel took it from the device, by the system's clock since the epoch: waiting in the socket's queue is
     /// not in it, so a client may look at its sockets now and then and still measure to the microsecond.
     pub arrived: Option<Duration>,
@@ -216,11 +216,12 @@ impl Inbox {
     pub fn datagram(&self, i: usize) -> Received<'_> {
         assert!(i < self.len, "the inbox holds {} datagrams, asked for number {i}", self.len);
         let header = &self.headers[i];
-        let n_octets = (header.msg_len as usize).min(self.shelf.n_octets);
+        // The whole length: the socket receives with MSG_TRUNC.
+        let n_octets = header.msg_len as usize;
         let n_control = control_length(&header.msg_hdr).min(Stamp::OCTETS);
         Received {
-            octets: self.shelf.lines.octets(i * self.shelf.stride, n_octets),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            octets: self.shelf.lines.octets(i * self.shelf.stride, n_octets.min(self.shelf.n_octets)),
+            n_octets,
             arrived: self.stamps.as_slice()[i].time(n_control),
         }
     }

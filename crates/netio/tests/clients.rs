@@ -41,8 +41,8 @@ fn exchange_on(address: &str) {
     let mut inbox = Inbox::new(8, 100);
     assert_eq!(client.receive(&mut inbox, Wait::ForOne).unwrap(), 3);
     assert_eq!(inbox.datagram(0).octets, [7]);
-    assert_eq!((inbox.datagram(1).octets.len(), inbox.datagram(1).truncated), (100, true));
-    assert_eq!((inbox.datagram(2).octets.len(), inbox.datagram(2).truncated), (33, false));
+    assert_eq!((inbox.datagram(1).octets.len(), inbox.datagram(1).n_octets), (100, 512));
+    assert_eq!((inbox.datagram(2).octets.len(), inbox.datagram(2).n_octets), (33, 33));
     let arrived = inbox.datagram(0).arrived.unwrap();
     assert!(arrived >= before && arrived < before + PATIENCE, "{arrived:?}");
     assert_eq!(client.receive(&mut inbox, Wait::No).unwrap(), 0);

@@ -1,0 +1,267 @@
+//! What is on its way: a table whose index is the id of the query, so that an answer finds its question at once.
+
+use weir_wire::header::{Flags, HEADER_LEN, Rcode};
+
+use crate::queries::Queries;
+
+/// Ids that a message can have, and so the most queries on their way from one thread or connection.
+pub(crate) const MAX_IDS: usize = 1 << 16;
+
+/// Octets of a question behind the last letter of its name: the root label, type and class.
+const AFTER_LETTERS: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The id was not used yet, or its query was not sent after all.
+    Free,
+    Waiting,
+    Answered,
+    /// Counted as lost.
+    Expired,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    sent_ns: u64,
+    query: u32,
+    port: u16,
+    state: State,
+}
+
+/// What an answer turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The answer to a query that was waiting for it.
+    Answered { rcode: Rcode, truncated: bool, sent_ns: u64 },
+    /// Another answer to a query that had its answer.
+    Doubled,
+    /// The answer to a query that was counted as lost.
+    Late,
+    /// Not an answer to anything that was asked from this port under this id.
+    Wrong,
+}
+
+/// The queries of one thread or connection.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    slots: Box<[Slot]>,
+    /// The id to try next: ids are used in turn, so that one is used again as late as can be.
+    next: usize,
+    n_waiting: usize,
+}
+
+impl Flight {
+    /// Room for `n_ids` queries on their way, held between 1 and [`MAX_IDS`].
+    pub(crate) fn new(n_ids: usize) -> Flight {
+        let empty = Slot { sent_ns: 0, query: 0, port: 0, state: State::Free };
+        Flight { slots: vec![empty; n_ids.clamp(1, MAX_IDS)].into_boxed_slice(), next: 0, n_waiting: 0 }
+    }
+
+    /// Queries that wait for their answer.
+    #[inline]
+    pub(crate) fn n_waiting(&self) -> usize {
+        self.n_waiting
+    }
+
+    /// Takes an id for `query`, which goes out by `port`; `None` when all ids are waiting.
+    #[inline]
+    pub(crate) fn begin(&mut self, query: u32, port: u16) -> Option<u16> {
+        if self.n_waiting == self.slots.len() {
+            return None;
+        }
+        loop {
+            let id = self.next;
+            self.next = if id + 1 == self.slots.len() { 0 } else { id + 1 };
+            let slot = &mut self.slots[id];
+            if slot.state != State::Waiting {
+                *slot = Slot { sent_ns: u64::MAX, query, port, state: State::Waiting };
+                self.n_waiting += 1;
+                return u16::try_from(id).ok();
+            }
+        }
+    }
+
+    /// Says when the query with this id left.
+    #[inline]
+    pub(crate) fn sent(&mut self, id: u16, sent_ns: u64) {
+        self.slots[usize::from(id)].sent_ns = sent_ns;
+    }
+
+    /// Takes back an id whose query was not sent after all.
+    pub(crate) fn cancel(&mut self, id: u16) {
+        let slot = &mut self.slots[usize::from(id)];
+        self.n_waiting -= usize::from(slot.state == State::Waiting);
+        slot.state = State::Free;
+    }
+
+    /// Judges a message that came in by `port`, and takes its query off the waiting ones when it is the answer.
+    #[inline]
+    pub(crate) fn judge(&mut self, message: &[u8], port: u16, queries: &Queries) -> Verdict {
+        let Some((header, body)) = message.split_first_chunk::<HEADER_LEN>() else { return Verdict::Wrong };
+        let [id_high, id_low, flags_high, flags_low, ..] = *header;
+        let flags = Flags(u16::from_be_bytes([flags_high, flags_low]));
+        let id = usize::from(u16::from_be_bytes([id_high, id_low]));
+        let Some(slot) = self.slots.get_mut(id) else { return Verdict::Wrong };
+        let rcode = Rcode(flags.0 & 0x0f);
+        if slot.state == State::Free
+            || slot.port != port
+            || !flags.is_response()
+            || !answers(queries.question(slot.query), header, body, rcode)
+        {
+            return Verdict::Wrong;
+        }
+        match std::mem::replace(&mut slot.state, State::Answered) {
+            State::Waiting => {
+                self.n_waiting -= 1;
+                Verdict::Answered { rcode, truncated: flags.0 & Flags::TC != 0, sent_ns: slot.sent_ns }
+            }
+            State::Expired => Verdict::Late,
+            State::Answered | State::Free => Verdict::Doubled,
+        }
+    }
+
+    /// Gives up on queries that were sent before `limit_ns` and yields how many there were.
+    pub(crate) fn expire(&mut self, limit_ns: u64) -> u64 {
+        self.give_up(|slot| slot.sent_ns < limit_ns)
+    }
+
+    /// Gives up on all queries and yields how many there were.
+    pub(crate) fn abandon(&mut self) -> u64 {
+        self.give_up(|_| true)
+    }
+
+    fn give_up(&mut self, on: impl Fn(&Slot) -> bool) -> u64 {
+        if self.n_waiting == 0 {
+            return 0;
+        }
+        let mut n_lost = 0;
+        for slot in &mut self.slots {
+            if slot.state == State::Waiting && on(slot) {
+                slot.state = State::Expired;
+                n_lost += 1;
+            }
+        }
+        self.n_waiting -= n_lost;
+        n_lost as u64
+    }
+}
+
+/// Whether a message repeats `question`. One that reports a format error or an unknown operation may leave the question
+/// out, since the server may not have understood it.
+#[inline]
+fn answers(question: &[u8], header: &[u8; HEADER_LEN], body: &[u8], rcode: Rcode) -> bool {
+    match header[4..6] {
+        [0, 1] => body.get(..question.len()).is_some_and(|repeated| same_question(repeated, question)),
+        [0, 0] => matches!(rcode, Rcode::FORMERR | Rcode::NOTIMP),
+        _ => false,
+    }
+}
+
+/// Octet for octet, which is how servers repeat it; else with the case of letters left aside (RFC 4343 section 3).
+#[inline]
+fn same_question(repeated: &[u8], question: &[u8]) -> bool {
+    if repeated == question {
+        return true;
+    }
+    let letters = question.len().saturating_sub(AFTER_LETTERS);
+    repeated[letters..] == question[letters..]
+        && repeated[..letters].eq_ignore_ascii_case(&question[..letters])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queries::Shape;
+
+    fn queries() -> Queries {
+        Queries::read(&b"a.example A\nb.example A\n"[..], Shape::default()).unwrap()
+    }
+
+    fn answer(queries: &Queries, query: u32, id: u16) -> Vec<u8> {
+        let mut message = queries.packet(query).to_vec();
+        message[..2].copy_from_slice(&id.to_be_bytes());
+        message[2] |= 0x80;
+        message[3] = 3;
+        message
+    }
+
+    fn answered(sent_ns: u64) -> Verdict {
+        Verdict::Answered { rcode: Rcode::NXDOMAIN, truncated: false, sent_ns }
+    }
+
+    #[test]
+    fn an_answer_counts_once_then_it_is_doubled() {
+        let (queries, mut flight) = (queries(), Flight::new(MAX_IDS));
+        let id = flight.begin(1, 0).unwrap();
+        flight.sent(id, 77);
+        let message = answer(&queries, 1, id);
+        assert_eq!(flight.judge(&message, 0, &queries), answered(77));
+        assert_eq!(flight.judge(&message, 0, &queries), Verdict::Doubled);
+        assert_eq!(flight.n_waiting(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_query_is_wrong_and_the_query_goes_on_waiting() {
+        let (queries, mut flight) = (queries(), Flight::new(16));
+        let id = flight.begin(0, 3).unwrap();
+        let right = answer(&queries, 0, id);
+        let mut a_query = right.clone();
+        a_query[2] &= 0x7f;
+        let mut no_question = right.clone();
+        no_question[5] = 0;
+        let mut another_type = right.clone();
+        *another_type.last_chunk_mut::<4>().unwrap() = [0, 28, 0, 1];
+        let wrong: [&[u8]; 7] = [
+            &right[..11],
+            &right[..20],
+            &answer(&queries, 1, id),
+            &answer(&queries, 0, 15),
+            &a_query,
+            &no_question,
+            &another_type,
+        ];
+        for message in wrong {
+            assert_eq!(flight.judge(message, 3, &queries), Verdict::Wrong, "{message:02x?}");
+        }
+        assert_eq!(flight.judge(&right, 2, &queries), Verdict::Wrong, "another port");
+        assert_eq!(flight.judge(&answer(&queries, 0, 999), 3, &queries), Verdict::Wrong, "beyond the table");
+        assert_eq!(flight.n_waiting(), 1);
+        assert!(matches!(flight.judge(&right, 3, &queries), Verdict::Answered { .. }));
+    }
+
+    #[test]
+    fn the_case_of_letters_and_a_missing_question_of_a_format_error_are_let_pass() {
+        let (queries, mut flight) = (queries(), Flight::new(16));
+        let first = flight.begin(0, 0).unwrap();
+        let mut upper = answer(&queries, 0, first);
+        upper[13] = b'A';
+        assert!(matches!(flight.judge(&upper, 0, &queries), Verdict::Answered { .. }));
+        let second = flight.begin(0, 0).unwrap();
+        let header = [&second.to_be_bytes()[..], &[0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert!(matches!(
+            flight.judge(&header, 0, &queries),
+            Verdict::Answered { rcode: Rcode::FORMERR, .. }
+        ));
+    }
+
+    #[test]
+    fn a_query_that_waited_too_long_is_lost_once_and_its_answer_late() {
+        let (queries, mut flight) = (queries(), Flight::new(16));
+        let (old, new) = (flight.begin(0, 0).unwrap(), flight.begin(1, 0).unwrap());
+        flight.sent(old, 10);
+        flight.sent(new, 20);
+        assert_eq!((flight.expire(15), flight.expire(15), flight.n_waiting()), (1, 0, 1));
+        assert_eq!(flight.judge(&answer(&queries, 0, old), 0, &queries), Verdict::Late);
+        assert_eq!(flight.judge(&answer(&queries, 1, new), 0, &queries), answered(20));
+    }
+
+    #[test]
+    fn ids_are_used_in_turn_and_those_on_their_way_are_passed_over() {
+        let (queries, mut flight) = (queries(), Flight::new(3));
+        assert_eq!([(); 4].map(|()| flight.begin(0, 0)), [Some(0), Some(1), Some(2), None]);
+        flight.judge(&answer(&queries, 0, 1), 0, &queries);
+        flight.cancel(2);
+        assert_eq!([(); 3].map(|()| flight.begin(0, 0)), [Some(1), Some(2), None]);
+        assert_eq!(flight.abandon(), 3);
+    }
+}
