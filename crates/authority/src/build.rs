@@ -37,6 +37,7 @@ pub fn build(
         Plan::Zone { zones, zone, origin_skip, outcome } => {
             let Scratch { seed, name, target, wanted, options } = scratch;
             let opt = opt_reply(query, wanted, context, about(zone, &outcome), options);
+            let first = Denied { name, origin_skip };
             let answer = Answer::begin(out, query, context.limit(query), opt)?;
             let mut page = Page {
                 answer,
@@ -45,6 +46,7 @@ pub fn build(
                 n_passed: 0,
                 zone,
                 query,
+                question: first,
                 policy: context.policy,
                 dnssec_ok: query.dnssec_ok(),
                 minimal_any: context.policy.minimal_any && context.transport == Transport::Udp,
@@ -52,10 +54,10 @@ pub fn build(
                 apex: Subject::in_question(query.name_len, name.suffix_start(origin_skip)),
                 proofs: Proofs::default(),
                 dnames: RankSet::default(),
-                cacheable: true,
+                // Class ANY is answered without AA, and a key holds no class.
+                cacheable: query.qclass == Class::IN,
             };
             let mut chain = Chain::new(name.suffix_hash(0));
-            let first = Denied { name, origin_skip };
             let written = page.write(outcome, first, &mut chain, *seed, target);
             Some(page.finish(written))
         }
@@ -84,7 +86,8 @@ fn identity(
     let (len, string) = rdata.split_first_mut()?;
     *len = u8::try_from(text.len()).ok()?;
     string.get_mut(..text.len())?.copy_from_slice(text);
-    let made = MadeRecord { rtype: Rtype::TXT, class: Class::CH, ttl: 0, rdata: rdata.get(..=text.len())? };
+    let rdata = rdata.get(..=text.len())?;
+    let made = MadeRecord { rtype: Rtype::TXT, class: Class::CH, ttl: 0, rdata, ends_in: None };
     if answer.push_made(Section::Answer, Subject::in_question(query.name_len, 0), made).is_err() {
         answer.set_flag(Flags::TC);
     }
@@ -125,6 +128,8 @@ pub(crate) struct Page<'z, 'b, 'q> {
     n_passed: u32,
     pub(crate) zone: &'z Zone,
     query: &'q Query<'q>,
+    /// The question's name, and where the first zone's origin stands in it.
+    pub(crate) question: Denied<'q>,
     policy: &'q Policy,
     dnssec_ok: bool,
     minimal_any: bool,
@@ -351,8 +356,9 @@ impl<'z> Page<'z, '_, '_> {
         // The made CNAME carries labels of the question in the question's case.
         self.cacheable = false;
         let owner = self.answer.suffix(self.name, node.owner_len());
+        let mut placed = None;
         if self.dnames.add(self.n_passed, &node) {
-            self.push(Section::Answer, dname, owner)?;
+            placed = Some(self.push(Section::Answer, dname, owner)?);
         }
         let Some(record) = dname.records.iter().next() else { return Ok(None) };
         let mut copy = [0; MAX_NAME_LEN];
@@ -365,8 +371,11 @@ impl<'z> Page<'z, '_, '_> {
             self.answer.set_rcode(Rcode::YXDOMAIN);
             return Ok(None);
         };
-        let rdata = substituted.name().octets();
-        let made = MadeRecord { rtype: Rtype::CNAME, class: self.zone.class(), ttl: record.ttl, rdata };
+        // The DNAME's target stands right before it, unless the chain comes through the record again.
+        let target = placed.map(|placed| self.answer.rdata_name(placed.rdata_at));
+        let rdata = if target.is_some() { prefix } else { substituted.name().octets() };
+        let class = self.zone.class();
+        let made = MadeRecord { rtype: Rtype::CNAME, class, ttl: record.ttl, rdata, ends_in: target };
         let target_at = self.answer.push_made(Section::Answer, self.name, made)?;
         // The made CNAME is itself what such a query asks for.
         let is_answered = matches!(self.query.qtype, Rtype::CNAME | Rtype::ANY);

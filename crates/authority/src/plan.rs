@@ -42,6 +42,8 @@ impl Plan<'_> {
     pub fn is_dear(&self, query: &Query<'_>) -> bool {
         match self {
             Plan::Error(..) | Plan::Identity(_) => false,
+            // Keys hold no class.
+            Plan::Zone { .. } if query.qclass != Class::IN => false,
             Plan::Zone { outcome, .. } => match outcome {
                 Outcome::Rrset { .. } | Outcome::Referral { .. } => false,
                 Outcome::Alias { .. } => true,

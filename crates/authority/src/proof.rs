@@ -25,6 +25,17 @@ impl<'n> Denied<'n> {
     }
 }
 
+impl Denied<'_> {
+    /// Whether the name's labels in front of the origin end in `labels`.
+    fn has_suffix(&self, labels: &[u8]) -> bool {
+        let prefix = self.prefix();
+        let Some(start) = prefix.len().checked_sub(labels.len()) else { return false };
+        // Octets of a label can look like its length and label: only where a label starts they are.
+        let is_start = || (0..self.origin_skip).any(|skip| self.name.suffix_start(skip) == start);
+        prefix.ends_with(labels) && is_start()
+    }
+}
+
 /// The nodes whose NSEC or NSEC3 records go into the authority section, each once.
 ///
 /// They are collected first: a chain of aliases may still add records to the answer section, which comes before.
@@ -149,13 +160,31 @@ impl<'z> Page<'z, '_, '_> {
         Ok(())
     }
 
+    /// The longest end of the node's owner that the question has, where that is more than the zone's origin.
+    fn known_suffix(&self, zone: &Zone, node: Node<'_>) -> Option<Subject> {
+        let (first_zone, _) = self.zone_numbered(0);
+        if !std::ptr::eq(zone, first_zone) {
+            return None;
+        }
+        let asked = self.question.prefix();
+        let mut labels = node.prefix();
+        while let Some(&label_len) = labels.first() {
+            if self.question.has_suffix(labels) {
+                return Some(Subject::in_question(self.question.name.len(), asked.len() - labels.len()));
+            }
+            labels = labels.get(1 + usize::from(label_len)..)?;
+        }
+        None
+    }
+
     fn push_proof(&mut self, zone: &'z Zone, apex: Subject, node: Node<'z>) -> Result<(), Full> {
         let rtype = if matches!(zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
         let Some(rrset) = node.rrset(rtype) else { return Ok(()) };
         let owner = node.owner(zone);
         let mark = self.answer.mark();
+        let known = self.known_suffix(zone, node).unwrap_or(apex);
         let placed =
-            self.answer.push_with_owner(Section::Authority, rrset.records, owner.folded().name(), apex)?;
+            self.answer.push_with_owner(Section::Authority, rrset.records, owner.folded().name(), known)?;
         self.answer
             .push(Section::Authority, rrset.signatures, placed)
             .inspect_err(|_| self.answer.rewind(mark))

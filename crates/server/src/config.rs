@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
+mod answers;
 mod read;
 mod values;
 
+pub(crate) use answers::{Answers, Cookies, Edns, ServerText};
 pub(crate) use read::{Mistake, read};
 pub(crate) use values::{
     DNS_PORT, IngressMode, ListenAddress, LogFormat, MetricsAddress, Octets, Span, Steer, User, ZoneName,
@@ -30,8 +32,12 @@ const DEFAULT_ZONES: &str = "zones";
 pub(crate) struct Config {
     /// Addresses, workers and the user to become.
     pub(crate) server: Server,
+    /// What answers hold.
+    pub(crate) answers: Answers,
     /// The extension mechanism of DNS (RFC 6891).
     pub(crate) edns: Edns,
+    /// DNS cookies (RFC 7873).
+    pub(crate) cookies: Cookies,
     /// The answer cache.
     pub(crate) cache: Cache,
     /// The way of UDP queries to the workers.
@@ -59,6 +65,10 @@ pub(crate) struct Server {
     pub(crate) metrics: MetricsAddress,
     /// Whom root becomes once the sockets are open.
     pub(crate) user: User,
+    /// What `version.bind` and `version.server` are answered with.
+    pub(crate) version: Option<ServerText>,
+    /// What `hostname.bind` and `id.server` are answered with (RFC 4892).
+    pub(crate) hostname: Option<ServerText>,
 }
 
 impl Default for Server {
@@ -70,23 +80,9 @@ impl Default for Server {
             metrics: MetricsAddress(Some(([127, 0, 0, 1], 9153).into())),
             // The number that scratch and distroless images use for "nobody in particular".
             user: User::Ids { uid: 65532, gid: 65532 },
+            version: None,
+            hostname: None,
         }
-    }
-}
-
-/// Section `[edns]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Edns {
-    /// Most octets of an answer over UDP, and what is advertised to clients.
-    #[serde(deserialize_with = "payload_octets")]
-    pub(crate) udp_payload_octets: u16,
-}
-
-impl Default for Edns {
-    fn default() -> Edns {
-        // Fits an IPv6 path of 1,280 octets without fragments (DNS flag day 2020, RFC 9715 section 3.1).
-        Edns { udp_payload_octets: 1232 }
     }
 }
 
@@ -202,14 +198,6 @@ fn count_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<No
     }
 }
 
-/// Reads a UDP payload size: 512 is what every client takes (RFC 1035 section 2.3.4), 4096 the most in use.
-fn payload_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
-    match u16::deserialize(deserializer) {
-        Ok(octets @ 512..=4096) => Ok(octets),
-        _ => Err(de::Error::custom("write a number of octets from 512 to 4096")),
-    }
-}
-
 impl Config {
     /// The settings for `weir serve`: the file that was named or found, overridden by environment and flags.
     pub(crate) fn for_serve(args: &ServeArgs) -> Result<Config, Vec<Mistake>> {
@@ -256,7 +244,11 @@ impl Config {
             ("server.workers", self.server.workers != new.server.workers),
             ("server.metrics", self.server.metrics != new.server.metrics),
             ("server.user", self.server.user != new.server.user),
+            ("server.version", self.server.version != new.server.version),
+            ("server.hostname", self.server.hostname != new.server.hostname),
+            ("answers", self.answers != new.answers),
             ("edns", self.edns != new.edns),
+            ("cookies", self.cookies != new.cookies),
             ("cache", self.cache != new.cache),
             ("ingress", self.ingress != new.ingress),
             ("tcp", self.tcp != new.tcp),
@@ -270,6 +262,7 @@ impl Config {
         // An absolute path replaces the folder; collecting components takes out what `.` adds nothing to.
         let resolve = |path: &Path| folder.join(path).components().collect();
         self.server.zones = self.server.zones.as_deref().map(resolve);
+        self.cookies.secrets_file = self.cookies.secrets_file.as_deref().map(resolve);
         for entry in &mut self.zone {
             entry.file = resolve(&entry.file);
         }
@@ -319,7 +312,13 @@ mod tests {
         let Some(metrics) = default.server.metrics.0 else { panic!("metrics are on by default") };
         for (key, value) in [
             ("server.metrics", format!("\"{metrics}\"")),
-            ("edns.udp_payload_octets", default.edns.udp_payload_octets.to_string()),
+            ("edns.udp_payload_v4", default.edns.udp_payload_v4.to_string()),
+            ("edns.udp_payload_v6", default.edns.udp_payload_v6.to_string()),
+            ("answers.minimal", default.answers.minimal.to_string()),
+            ("answers.rotate", default.answers.rotate.to_string()),
+            ("answers.follow_across_zones", default.answers.follow_across_zones.to_string()),
+            ("cookies.enabled", default.cookies.enabled.to_string()),
+            ("cookies.required", default.cookies.required.to_string()),
             ("cache.size", format!("\"{}\"", default.cache.size)),
             ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
             ("ingress.mode", format!("\"{}\"", default.ingress.mode.word())),

@@ -49,19 +49,14 @@ impl ResponderConfig {
     /// For one of `n_workers` UDP workers, with its share of the cache.
     pub(crate) fn udp(config: &Config, seed: HashSeed, n_workers: usize) -> ResponderConfig {
         let cache_octets = config.cache.size.0 / (n_workers.max(1) as u64);
-        ResponderConfig { transport: Transport::Udp, policy: policy(config), seed, cache_octets }
+        ResponderConfig { transport: Transport::Udp, policy: config.policy(), seed, cache_octets }
     }
 
     /// For a thread that answers over TCP. It has no cache: beside the system calls of a connection, what a cached
     /// answer saves is nothing.
     pub(crate) fn tcp(config: &Config, seed: HashSeed) -> ResponderConfig {
-        ResponderConfig { transport: Transport::Tcp, policy: policy(config), seed, cache_octets: 0 }
+        ResponderConfig { transport: Transport::Tcp, policy: config.policy(), seed, cache_octets: 0 }
     }
-}
-
-fn policy(config: &Config) -> Policy {
-    let octets = config.edns.udp_payload_octets;
-    Policy { udp_payload_v4: octets, udp_payload_v6: octets, ..Policy::default() }
 }
 
 /// Answers messages for one thread, in memory that is made once.

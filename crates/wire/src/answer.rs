@@ -43,8 +43,10 @@ pub struct MadeRecord<'r> {
     pub class: Class,
     /// Seconds to live.
     pub ttl: u32,
-    /// Its RDATA, without compression.
+    /// Its RDATA, up to the name that [`MadeRecord::ends_in`] stands for.
     pub rdata: &'r [u8],
+    /// A name of the message that the RDATA ends with, so that it need not be written again (RFC 1035 section 4.1.4).
+    pub ends_in: Option<Subject>,
 }
 
 /// How far an answer had come.
@@ -439,7 +441,9 @@ impl<'b> Answer<'b> {
         let pointer = (POINTER_BITS | u16::try_from(owner.at).unwrap_or(0)).to_be_bytes();
         let owner_octets =
             if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
-        let rdata_len = u16::try_from(made.rdata.len()).map_err(|_| Full)?;
+        let (rdata_end, rdata_end_len) = self.pointer_or_copy(made.ends_in);
+        let rdata_end = rdata_end.get(..rdata_end_len).unwrap_or(&[]);
+        let rdata_len = u16::try_from(made.rdata.len() + rdata_end_len).map_err(|_| Full)?;
         let parts = [
             owner_octets,
             &made.rtype.0.to_be_bytes(),
@@ -447,13 +451,27 @@ impl<'b> Answer<'b> {
             &made.ttl.to_be_bytes(),
             &rdata_len.to_be_bytes(),
             made.rdata,
+            rdata_end,
         ];
         if self.append(&parts).is_err() {
             self.len = start;
             return Err(Full);
         }
         self.add_records(section, 1);
-        Ok(self.len - made.rdata.len())
+        Ok(self.len - usize::from(rdata_len))
+    }
+
+    /// What stands for a name in RDATA: a pointer where one reaches it, or its octets; nothing for no name.
+    fn pointer_or_copy(&self, name: Option<Subject>) -> ([u8; MAX_NAME_LEN], usize) {
+        let Some(name) = name else { return ([0; MAX_NAME_LEN], 0) };
+        let mut pointer = [0; MAX_NAME_LEN];
+        match (u16::try_from(name.at), pointer.first_chunk_mut::<2>()) {
+            (Ok(at), Some(space)) if name.at <= MAX_POINTER => {
+                *space = (POINTER_BITS | at).to_be_bytes();
+                (pointer, 2)
+            }
+            _ => self.copy_name(name.at),
+        }
     }
 
     /// Writes counts, flags and the OPT record; yields the message's octets.

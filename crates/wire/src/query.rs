@@ -322,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_octet_never_makes_the_parser_panic(at in 0usize..42, octet: u8) {
+        fn a_changed_octet_never_makes_the_parser_panic(at in 0usize..40, octet: u8) {
             let mut packet = query(Some(4096));
             packet[at] = octet;
             let _ = parse(&packet);

@@ -62,6 +62,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
         let error = match Config::deserialize(table.clone().into_deserializer()) {
             Ok(mut config) if mistakes.is_empty() => {
                 config.resolve_paths(path.parent().unwrap_or(Path::new("")));
+                config.cookies.read_secrets().map_err(|mistake| vec![mistake])?;
                 return Ok(config);
             }
             Ok(_) => break,

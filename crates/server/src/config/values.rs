@@ -15,7 +15,7 @@ use weir_wire::name::{FoldedBuf, Name, NameBuf};
 pub(crate) const DNS_PORT: u16 = 53;
 
 /// Reads a value from a TOML string by its `FromStr`.
-fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+pub(super) fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr<Err = String>,
     D: Deserializer<'de>,
