@@ -35,10 +35,11 @@ pub fn build(
         Plan::Error(rcode, error) => error_answer(query, rcode, error, context, scratch, out),
         Plan::Identity(text) => identity(query, text, context, scratch, out),
         Plan::Zone { zones, zone, origin_skip, outcome } => {
-            let Scratch { seed, name, target, wanted, options } = scratch;
+            let Scratch { seed, name, target, wanted, options, memory } = scratch;
             let opt = opt_reply(query, wanted, context, about(zone, &outcome), options);
             let first = Denied { name, origin_skip };
             let answer = Answer::begin(out, query, context.limit(query), opt)?;
+            memory.begin(name.suffix_hash(0));
             let mut page = Page {
                 answer,
                 zones,
@@ -52,13 +53,11 @@ pub fn build(
                 minimal_any: context.policy.minimal_any && context.transport == Transport::Udp,
                 name: Subject::in_question(query.name_len, 0),
                 apex: Subject::in_question(query.name_len, name.suffix_start(origin_skip)),
-                proofs: Proofs::default(),
-                dnames: RankSet::default(),
+                memory,
                 // Class ANY is answered without AA, and a key holds no class.
                 cacheable: query.qclass == Class::IN,
             };
-            let mut chain = Chain::new(name.suffix_hash(0));
-            let written = page.write(outcome, first, &mut chain, *seed, target);
+            let written = page.write(outcome, first, *seed, target);
             Some(page.finish(written))
         }
     }
@@ -95,14 +94,15 @@ fn identity(
 }
 
 /// The names that a chain of aliases went through, by hash, so that a loop is left at its first name.
-struct Chain {
+pub(crate) struct Chain {
     hashes: [NameHash; MAX_ALIASES],
     len: usize,
 }
 
 impl Chain {
-    fn new(first: NameHash) -> Chain {
-        Chain { hashes: [first; MAX_ALIASES], len: 1 }
+    /// An empty chain.
+    pub(crate) fn new() -> Chain {
+        Chain { hashes: [NameHash(0); MAX_ALIASES], len: 0 }
     }
 
     /// Takes the next name; false when the chain should end before it.
@@ -116,6 +116,29 @@ impl Chain {
             }
             _ => false,
         }
+    }
+}
+
+/// What an answer's steps have to remember of one another, made once and cleared for each answer.
+pub(crate) struct Memory {
+    chain: Chain,
+    pub(crate) proofs: Proofs,
+    /// The DNAME records placed so far: a chain may go through one of them again and again.
+    dnames: RankSet,
+}
+
+impl Memory {
+    /// Nothing to remember yet.
+    pub(crate) fn new() -> Memory {
+        Memory { chain: Chain::new(), proofs: Proofs::default(), dnames: RankSet::default() }
+    }
+
+    /// Forgets by forgetting how much there is: zeroing would cost more than many an answer's lookup.
+    fn begin(&mut self, first: NameHash) {
+        self.chain.len = 0;
+        self.chain.go_to(first);
+        self.proofs.clear();
+        self.dnames.clear();
     }
 }
 
@@ -137,9 +160,7 @@ pub(crate) struct Page<'z, 'b, 'q> {
     name: Subject,
     /// Where the zone's origin stands in the message.
     pub(crate) apex: Subject,
-    pub(crate) proofs: Proofs,
-    /// The DNAME records placed so far: a chain may go through one of them again and again.
-    dnames: RankSet,
+    pub(crate) memory: &'q mut Memory,
     cacheable: bool,
 }
 
@@ -149,7 +170,6 @@ impl<'z> Page<'z, '_, '_> {
         &mut self,
         first: Outcome<'z>,
         first_name: Denied<'_>,
-        chain: &mut Chain,
         seed: HashSeed,
         target: &mut QueryName,
     ) -> Result<(), Full> {
@@ -163,7 +183,7 @@ impl<'z> Page<'z, '_, '_> {
             let mut copy = [0; MAX_NAME_LEN];
             let name = self.answer.name_at(subject, &mut copy);
             target.set(name, seed);
-            if !self.enter_zone_of(target, subject) || !chain.go_to(target.suffix_hash(0)) {
+            if !self.enter_zone_of(target, subject) || !self.memory.chain.go_to(target.suffix_hash(0)) {
                 break;
             }
             self.name = subject;
@@ -215,7 +235,7 @@ impl<'z> Page<'z, '_, '_> {
         match outcome {
             // The chain went through this very record on its way here.
             Outcome::Rrset { rrset, source }
-                if rrset.rtype == Rtype::DNAME && !self.dnames.add(self.n_passed, &source.node()) =>
+                if rrset.rtype == Rtype::DNAME && !self.memory.dnames.add(self.n_passed, &source.node()) =>
             {
                 Ok(None)
             }
@@ -327,7 +347,7 @@ impl<'z> Page<'z, '_, '_> {
             // Those of a DNAME that led here came with it.
             if rrset.rtype == Rtype::DNAME
                 && self.dnssec_ok
-                && !self.dnames.add(self.n_passed, &source.node())
+                && !self.memory.dnames.add(self.n_passed, &source.node())
             {
                 continue;
             }
@@ -357,7 +377,7 @@ impl<'z> Page<'z, '_, '_> {
         self.cacheable = false;
         let owner = self.answer.suffix(self.name, node.owner_len());
         let mut placed = None;
-        if self.dnames.add(self.n_passed, &node) {
+        if self.memory.dnames.add(self.n_passed, &node) {
             placed = Some(self.push(Section::Answer, dname, owner)?);
         }
         let Some(record) = dname.records.iter().next() else { return Ok(None) };

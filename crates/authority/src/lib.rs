@@ -44,6 +44,7 @@ pub struct Scratch {
     target: QueryName,
     wanted: options::Wanted,
     options: options::OptionBuf,
+    memory: build::Memory,
 }
 
 impl Scratch {
@@ -55,6 +56,7 @@ impl Scratch {
             target: QueryName::new(seed),
             wanted: options::Wanted::default(),
             options: options::OptionBuf::new(),
+            memory: build::Memory::new(),
         }
     }
 

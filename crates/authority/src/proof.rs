@@ -53,6 +53,12 @@ impl Proofs {
         }
     }
 
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.n_written = 0;
+    }
+
     fn next(&mut self) -> Option<(u32, u32)> {
         let rank = self.nodes.nth(self.n_written)?;
         self.n_written += 1;
@@ -146,12 +152,12 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     fn add_proof(&mut self, node: Option<Node<'_>>) {
-        self.proofs.add(self.zone_number(), node);
+        self.memory.proofs.add(self.zone_number(), node);
     }
 
     /// Writes the proofs collected since the last time to the authority section, with their signatures.
     pub(crate) fn push_proofs(&mut self) -> Result<(), Full> {
-        while let Some((number, rank)) = self.proofs.next() {
+        while let Some((number, rank)) = self.memory.proofs.next() {
             let (zone, apex) = self.zone_numbered(number);
             if let Some(node) = zone.node_by_rank(rank) {
                 self.push_proof(zone, apex, node)?;

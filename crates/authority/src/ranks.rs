@@ -29,6 +29,11 @@ impl RankSet {
         }
     }
 
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
     /// The zone's number and the node's rank added as number `at`.
     pub(crate) fn nth(&self, at: usize) -> Option<(u32, u32)> {
         self.ranks.get(..self.len)?.get(at).copied()

@@ -192,10 +192,19 @@ impl<'a> Iterator for Labels<'a> {
 /// A name whose ASCII letters are all lower case.
 ///
 /// Its order is the canonical order of RFC 4034 section 6.1: by label from the right, shorter labels first.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Folded<'a> {
     name: Name<'a>,
 }
+
+/// Case is folded already: octets compare as they are.
+impl PartialEq for Folded<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.octets() == other.octets()
+    }
+}
+
+impl Eq for Folded<'_> {}
 
 impl<'a> Folded<'a> {
     /// The name of the root zone.
