@@ -94,10 +94,11 @@ fn in_ms(duration: Duration) -> u64 {
 }
 
 fn line(elapsed: Duration, since: Duration, last: Moment, now: Moment) -> String {
-    let sent = HumanCount(a_second(now.sent - last.sent, since));
-    let answered = HumanCount(a_second(now.answered - last.answered, since));
-    let in_flight = HumanCount(now.sent.saturating_sub(now.answered + now.lost));
-    let lost = HumanCount(now.lost);
+    // As strings, since the type pays no heed to a width.
+    let sent = HumanCount(a_second(now.sent - last.sent, since)).to_string();
+    let answered = HumanCount(a_second(now.answered - last.answered, since)).to_string();
+    let in_flight = HumanCount(now.sent.saturating_sub(now.answered + now.lost)).to_string();
+    let lost = HumanCount(now.lost).to_string();
     let seconds = elapsed.as_secs_f64();
     format!(
         "{seconds:>6.1} s  {sent:>9} sent/s  {answered:>9} answered/s  {in_flight:>7} in flight  {lost:>7} lost"

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::order::{Order, Popularity, SplitMix};
-use crate::pace::Pace;
+use crate::pace::{CATCH_UP, Pace};
 use crate::queries::Queries;
 
 /// How queries travel.
@@ -148,13 +148,20 @@ impl Supply {
     /// How many queries may be sent now, or `None` when there will be no more.
     #[inline]
     pub(crate) fn allowance(&mut self, now: Instant) -> Option<usize> {
-        let over =
-            self.n_left == 0 || self.end.is_some_and(|end| now >= end) || self.stop.load(Ordering::Relaxed);
-        if over {
+        if self.n_left == 0 || self.stop.load(Ordering::Relaxed) {
             return None;
         }
         let left = usize::try_from(self.n_left).unwrap_or(usize::MAX);
-        Some(self.pace.as_mut().map_or(left, |pace| pace.due(now).min(left)))
+        match self.end.filter(|&end| now >= end) {
+            None => Some(self.pace.as_mut().map_or(left, |pace| pace.due(now).min(left))),
+            Some(end) => self.overdue(end, now).map(|due| due.min(left)),
+        }
+    }
+
+    /// What was due when the time ended and has not left yet, for a moment.
+    fn overdue(&mut self, end: Instant, now: Instant) -> Option<usize> {
+        let in_time = now < end + CATCH_UP;
+        self.pace.as_mut().filter(|_| in_time).map(|pace| pace.due(end)).filter(|&due| due > 0)
     }
 
     /// The next query.
@@ -231,6 +238,15 @@ mod tests {
         let mut timed = supply(u64::MAX, None, start);
         assert!(timed.allowance(start).is_some());
         assert_eq!(timed.allowance(start + Duration::from_secs(1)), None);
+
+        let mut paced = supply(u64::MAX, Some(1000.0), start);
+        let after = start + Duration::from_millis(1001);
+        assert_eq!(paced.allowance(after), Some(20), "what was due in time still leaves");
+        assert_eq!(paced.allowance(after + CATCH_UP), None);
+        (0..20).for_each(|_| _ = paced.take());
+        assert_eq!(paced.allowance(after), None);
+        assert_eq!(paced.n_left_out(after), 980);
+
         timed.stop.store(true, Ordering::Relaxed);
         assert_eq!(timed.allowance(start), None);
     }

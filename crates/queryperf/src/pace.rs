@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// How much of what is overdue is made up for. After a longer halt (the machine was busy) the rest would arrive as one
 /// flood that nobody asked for; it is left out and counted instead.
-const CATCH_UP: Duration = Duration::from_millis(20);
+pub(crate) const CATCH_UP: Duration = Duration::from_millis(20);
 
 /// A rate held over the whole time: what one turn is late, the next makes up for.
 #[derive(Debug)]

@@ -193,7 +193,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         writeln!(f, "  {:<22}{:>14.2} s", "time", self.seconds)?;
-        writeln!(f, "  {:<22}{:>14}", "answers a second", HumanCount(whole(self.answers_per_second)))?;
+        writeln!(f, "  {:<22}{:>14}", "answers a second", grouped(whole(self.answers_per_second)))?;
         writeln!(f, "  {:<22}{:>14.0} octets", "mean answer", self.answer_octets)?;
         if let Some(cpu) = self.cpu_us_per_query {
             writeln!(f, "  {:<22}{cpu:>14.2} us a query", "CPU time of queryperf")?;
@@ -218,15 +218,10 @@ impl fmt::Display for RampReport {
         for step in &self.steps {
             let Step { rate, sent, lost, verdict, .. } = step;
             let loss = ratio(*lost, *sent) * 100.0;
-            writeln!(
-                f,
-                "  {:>11} a second {loss:>9.3} % lost   {}",
-                HumanCount(whole(*rate)),
-                verdict.words()
-            )?;
+            writeln!(f, "  {:>11} a second {loss:>9.3} % lost   {}", grouped(whole(*rate)), verdict.words())?;
         }
         match self.highest_rate {
-            Some(rate) => writeln!(f, "\nhighest rate {} a second; at that rate:", HumanCount(whole(rate))),
+            Some(rate) => writeln!(f, "\nhighest rate {} a second; at that rate:", grouped(whole(rate))),
             None => writeln!(f, "\nno rate is low enough"),
         }
     }
@@ -234,11 +229,17 @@ impl fmt::Display for RampReport {
 
 /// A line with a count, and its share of `whole`.
 fn count(f: &mut fmt::Formatter<'_>, what: &str, n: u64, whole: Option<u64>) -> fmt::Result {
-    let mut line = format!("  {what:<22}{:>14}", HumanCount(n));
+    let mut line = format!("  {what:<22}{:>14}", grouped(n));
     if let Some(whole) = whole {
         write!(line, " {:>9.3} %", ratio(n, whole) * 100.0)?;
     }
     writeln!(f, "{line}")
+}
+
+/// A count with its thousands set apart.
+fn grouped(n: u64) -> String {
+    // The type pays no heed to a width, a string does.
+    HumanCount(n).to_string()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate; the cast saturates")]
