@@ -12,15 +12,15 @@ use weir_wire::header::{Flags, Rcode};
 use weir_wire::name::{HashSeed, MAX_NAME_LEN, Name, NameBuf, NameHash, QueryName};
 use weir_wire::query::Query;
 use weir_wire::rtype::{Class, Rtype};
-use weir_zone::tree::Link;
 use weir_zone::{Node, Rrset, Zone};
 
 /// Longest chain of aliases that is followed: longer ones are cut there, and a resolver may go on by itself.
 pub(crate) const MAX_ALIASES: usize = 16;
 /// Most zones that a chain goes on in, beside its first. Each is a lookup more; chains of more are no use to anyone.
 const MAX_ZONES: usize = 4;
-/// Most hosts whose addresses go along with an answer: with two RRsets each they fill any answer over UDP.
-const MAX_ADDITIONAL_HOSTS: usize = 64;
+/// Most records of an RRset that are searched for hosts whose addresses go along. Each is compared with the ones
+/// before it; twice as many addresses of either family fill half of the largest message.
+const MAX_ADDITIONAL_HOSTS: usize = 512;
 
 /// Writes the answer that was planned to `out`; `None` when `out` has no room for a header and the question.
 #[inline]
@@ -440,21 +440,19 @@ impl<'z> Page<'z, '_, '_> {
         placed: Placed,
         wanted: impl Fn(&Node<'z>) -> bool,
     ) -> bool {
-        let Some(image_at) = placed.image_at.filter(|_| rrset.has_links()) else { return true };
-        let mut seen = [Link::NONE; MAX_ADDITIONAL_HOSTS];
-        let mut n_seen = 0;
         let mut all_fit = true;
-        for link in rrset.links() {
+        for (n, link) in rrset.links().enumerate() {
             let node = link.node(self.zone);
-            let is_repeated = seen.iter().take(n_seen).any(|earlier| earlier.is_same_host(&link));
-            let Some(space) = seen.get_mut(n_seen).filter(|_| !is_repeated && wanted(&node)) else {
+            let is_repeated = rrset.links().take(n).any(|earlier| earlier.is_same_host(&link));
+            if is_repeated || !wanted(&node) {
                 continue;
+            }
+            let at = usize::try_from(link.name_at).ok().and_then(|at| placed.position(at));
+            let Some(at) = at.filter(|_| n < MAX_ADDITIONAL_HOSTS) else {
+                all_fit = false;
+                break;
             };
-            *space = link;
-            n_seen += 1;
-            let host = self
-                .answer
-                .name_in_rdata(image_at + usize::try_from(link.name_at).unwrap_or(0), node.owner_len());
+            let host = self.answer.name_in_rdata(at, node.owner_len());
             for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
                 all_fit &= self.push(Section::Additional, addresses, host).is_ok();
             }

@@ -5,7 +5,7 @@ use crate::policy::Context;
 use crate::{Answered, Scratch};
 use weir_wire::answer::{Answer, without_question};
 use weir_wire::edns::{Edns, OptReply};
-use weir_wire::header::{Opcode, Rcode};
+use weir_wire::header::{Flags, Opcode, Rcode};
 use weir_wire::query::{Fault, Query};
 use weir_wire::tsig::{BADKEY, Tsig};
 
@@ -41,18 +41,19 @@ pub fn receive<'p>(
         Ok(query) => query,
         Err(fault) => return faulty(packet, fault, context, scratch, out),
     };
-    let Some(wanted) = Wanted::read(&query, context) else {
-        return header_only(packet, Rcode::FORMERR, out);
-    };
-    scratch.wanted = wanted;
+    let wanted = Wanted::read(&query, context);
+    scratch.wanted = wanted.unwrap_or_default();
     let mut error = |rcode, error| Received::from(error_answer(&query, rcode, error, context, scratch, out));
     if query.opcode() != Opcode::QUERY {
         return error(Rcode::NOTIMP, Some(ExtendedError::NotSupported));
     }
-    // RFC 6891 section 6.1.3: versions above 0 are not known here.
+    // RFC 6891 section 6.1.3: versions above 0 are not known here, and what their options mean neither.
     if query.edns.is_some_and(|edns| edns.version > 0) {
         return error(Rcode::BADVERS, None);
     }
+    let Some(wanted) = wanted else {
+        return error(Rcode::FORMERR, None);
+    };
     if query.tsig.is_some() {
         return unknown_key(&query, context, scratch, out);
     }
@@ -107,12 +108,16 @@ fn unknown_key<'p>(
     let Some(tsig) = query.tsig.and_then(Tsig::parse) else {
         return header_only(query.packet, Rcode::FORMERR, out);
     };
-    let answered = error_answer(query, Rcode::NOTAUTH, None, context, scratch, out);
-    let with_tsig = answered.and_then(|answered| {
-        let len = tsig.append_error(BADKEY, answered.len, out)?;
-        Some(Answered { len, ..answered })
-    });
-    with_tsig.into()
+    let Some(answered) = error_answer(query, Rcode::NOTAUTH, None, context, scratch, out) else {
+        return Received::Silence;
+    };
+    let limit = context.limit(query).min(out.len());
+    let with_tsig = out.get_mut(..limit).and_then(|out| tsig.append_error(BADKEY, answered.len, out));
+    if let (None, Some(flags)) = (with_tsig, out.get_mut(2)) {
+        // The record that the answer must have did not fit (RFC 8945 section 5.3).
+        *flags |= Flags::TC.to_be_bytes()[0];
+    }
+    Received::Answered(Answered { len: with_tsig.unwrap_or(answered.len), ..answered })
 }
 
 /// The OPT record that answers a query with one (RFC 6891 section 6.1.1).

@@ -18,7 +18,8 @@ const ORIGIN: &str = "zone";
 const SOA_TTL: u32 = 900;
 const MINIMUM: u32 = 60;
 const TTL: u32 = 300;
-const TYPES: [Rtype; 9] = [
+const TYPES: [Rtype; 10] = [
+    Rtype::SRV,
     Rtype::A,
     Rtype::AAAA,
     Rtype::NS,
@@ -181,11 +182,11 @@ fn any_target() -> impl Strategy<Value = Name> {
 
 /// The records of one owner: a kind that may stand together.
 fn any_owned() -> impl Strategy<Value = Vec<Record>> {
-    (any_owner(), 0..8, any_target(), any_target()).prop_map(|(owner, kind, target, other)| {
+    (any_owner(), 0..9, any_target(), any_target()).prop_map(|(owner, kind, target, other)| {
         let (to_target, to_other) = (target.to_wire(), other.to_wire());
         let address = || record(&owner, Rtype::A, vec![192, 0, 2, 1]);
         // Wildcards at cuts and DNAMEs are undefined (RFC 4592 sections 4.2 and 4.4).
-        match if owner.is_wildcard() { kind % 5 } else { kind } {
+        match if owner.is_wildcard() { kind % 6 } else { kind } {
             0 => vec![address()],
             1 => vec![address(), record(&owner, Rtype::AAAA, vec![7; 16])],
             2 => vec![record(&owner, Rtype::TXT, b"\x04text".to_vec()), address()],
@@ -194,8 +195,12 @@ fn any_owned() -> impl Strategy<Value = Vec<Record>> {
                 record(&owner, Rtype::MX, [&[0, 10], &to_target[..]].concat()),
                 record(&owner, Rtype::MX, [&[0, 20], &to_other[..]].concat()),
             ],
-            5 => vec![record(&owner, Rtype::DNAME, to_target), record(&owner, Rtype::TXT, b"\x01d".to_vec())],
-            6 => vec![
+            5 => vec![
+                record(&owner, Rtype::SRV, [&[0, 1, 0, 1, 0, 53], &to_target[..]].concat()),
+                record(&owner, Rtype::SRV, [&[0, 2, 0, 1, 0, 53], &to_other[..]].concat()),
+            ],
+            6 => vec![record(&owner, Rtype::DNAME, to_target), record(&owner, Rtype::TXT, b"\x01d".to_vec())],
+            7 => vec![
                 record(&owner, Rtype::NS, to_target),
                 record(&owner, Rtype::NS, owner.child(b"a").to_wire()),
             ],
@@ -246,9 +251,12 @@ fn context(transport: Transport, policy: &Policy) -> Context<'_> {
 }
 
 fn ask(zones: &ZoneSet, packet: &[u8], transport: Transport) -> Vec<u8> {
+    ask_with(&Policy::default(), zones, packet, transport)
+}
+
+fn ask_with(policy: &Policy, zones: &ZoneSet, packet: &[u8], transport: Transport) -> Vec<u8> {
     let mut scratch = Scratch::new(SEED);
-    let policy = Policy::default();
-    let context = context(transport, &policy);
+    let context = context(transport, policy);
     let mut out = vec![0; 65_535];
     let Received::Query(query) = receive(packet, &context, &mut scratch, &mut out) else {
         panic!("not a query");
@@ -257,6 +265,20 @@ fn ask(zones: &ZoneSet, packet: &[u8], transport: Transport) -> Vec<u8> {
     let answered = build(&plan, &query, &context, &mut scratch, &mut out).unwrap();
     out.truncate(answered.len);
     out
+}
+
+/// What would be kept of the answer to a query over UDP.
+fn store(zones: &ZoneSet, packet: &[u8]) -> Option<Stored> {
+    let policy = Policy::default();
+    let context = context(Transport::Udp, &policy);
+    let mut scratch = Scratch::new(SEED);
+    let mut out = vec![0; 4096];
+    let Received::Query(query) = receive(packet, &context, &mut scratch, &mut out) else {
+        panic!("not a query");
+    };
+    let plan = plan(&query, &context, &scratch, zones);
+    let answered = build(&plan, &query, &context, &mut scratch, &mut out)?;
+    Stored::of(&answered, &query, &scratch, &out)
 }
 
 fn any_question() -> impl Strategy<Value = Query> {
@@ -273,10 +295,12 @@ proptest! {
     fn an_answer_is_what_the_naive_twin_says(
         records in any_zone(),
         questions in proptest::collection::vec(any_question(), 30),
+        rotate: bool,
     ) {
         let zones = zone_set(&records);
+        let policy = Policy { rotate, ..Policy::default() };
         for question in questions {
-            let wire = ask(&zones, &question.to_wire(77), Transport::Tcp);
+            let wire = ask_with(&policy, &zones, &question.to_wire(77), Transport::Tcp);
             let answer = Answer::from_wire(&wire).unwrap();
             let expected = records.answer(&question.name, Rtype(question.rtype));
             let context = format!("{question}\n{answer:?}\n{expected:?}\n{records:?}");
@@ -331,6 +355,11 @@ proptest! {
         let planned = plan(&query, &context, &scratch, &zones);
         let answered = build(&planned, &query, &context, &mut scratch, &mut out).unwrap();
         let key = KeyRef::new(&query, &scratch, 1).to_key();
+        // Class ANY is answered without AA, and a key holds no class: such answers are not kept.
+        let mut in_any_class = packet.clone();
+        let class_at = 12 + query.name_len + 2;
+        in_any_class[class_at..class_at + 2].copy_from_slice(&Class::ANY.0.to_be_bytes());
+        prop_assert!(store(&zones, &in_any_class).is_none());
         let Some(stored) = Stored::of(&answered, &query, &scratch, &out) else { return Ok(()) };
         for (case, edns, id, recursion_desired) in again {
             let mut packet = Query { case, edns, ..first.clone() }.to_wire(id);

@@ -75,11 +75,15 @@ pub fn drop_to(uid: uid_t, gid: gid_t) -> Result<Outcome, PrivilegeError> {
         forbid_new_privileges()?;
         return Ok(Outcome::NeverHad);
     }
-    if let Some(reason) = obstacle(uid, gid)? {
+    let obstacle = obstacle(uid, gid)?;
+    clear_bounding_set();
+    if let Some(reason) = obstacle {
+        // The user stays; what root may do by capability goes all the same.
+        clear_ambient();
+        clear_capabilities()?;
         forbid_new_privileges()?;
         return Ok(Outcome::Kept { reason });
     }
-    clear_bounding_set();
     clear_ambient();
     change_user(uid, gid)?;
     clear_capabilities()?;

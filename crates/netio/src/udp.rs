@@ -172,6 +172,8 @@ impl UdpEngine {
         let mut waited = false;
         while next < n_answers {
             match send_messages(self.socket.as_fd(), batch, next..n_answers) {
+                // No kernel does this; none shall make the worker go round for ever.
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n_sent) => {
                     next += n_sent;
                     report.sent += n_sent;

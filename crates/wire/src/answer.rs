@@ -29,9 +29,26 @@ pub struct Full;
 pub struct Placed {
     /// Position in the message of the first record's RDATA.
     pub rdata_at: usize,
-    /// Position in the message of the image, when it was placed as it is: what the image says of its own positions
-    /// then holds from there on.
-    pub image_at: Option<usize>,
+    /// Where the image lies, when its records were placed as they are.
+    image: Option<PlacedImage>,
+}
+
+/// An image in a message, perhaps turned so that a later record comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PlacedImage {
+    at: usize,
+    len: usize,
+    /// Octets of the records that were moved from the front to the end.
+    turned: usize,
+}
+
+impl Placed {
+    /// Position in the message of what lies at `in_image` in the image; `None` when RDATA was written anew.
+    pub fn position(&self, in_image: usize) -> Option<usize> {
+        let PlacedImage { at, len, turned } = self.image?;
+        let is_behind = in_image >= turned;
+        Some(at + if is_behind { in_image - turned } else { in_image + len - turned })
+    }
 }
 
 /// A record that is in no zone.
@@ -104,7 +121,8 @@ impl<'b> Answer<'b> {
     /// Starts an answer to `query` of at most `limit` octets with its header and question as asked, in the case
     /// that it was asked in.
     ///
-    /// `None` when not even these and the OPT record fit, which takes a buffer below 300 octets.
+    /// `None` when not even these and the OPT record fit: a question has at most 259 octets and an OPT record with
+    /// all options that are written here 267, so that 538 octets are always enough, and 512 without long options.
     #[inline]
     pub fn begin(
         out: &'b mut [u8],
@@ -213,7 +231,8 @@ impl<'b> Answer<'b> {
         }
         self.len = end;
         self.add_records(section, image.n_records);
-        Ok(Placed { rdata_at: at + RECORD_HEAD_LEN, image_at: Some(at) })
+        let image = PlacedImage { at, len: image.records.len(), turned: 0 };
+        Ok(Placed { rdata_at: at + RECORD_HEAD_LEN, image: Some(image) })
     }
 
     /// Places an RRset like [`Answer::push`], starting with record number `first` and going round.
@@ -229,12 +248,13 @@ impl<'b> Answer<'b> {
         subject: Subject,
         first: usize,
     ) -> Result<Placed, Full> {
-        let placed = self.push(section, image, subject)?;
-        if let (Some(at), true) = (placed.image_at, image.pointers.is_empty())
+        let mut placed = self.push(section, image, subject)?;
+        if let (Some(placed), true) = (&mut placed.image, image.pointers.is_empty())
             && let Some(record) = image.iter().nth(first)
-            && let Some(octets) = self.octets.get_mut(at..at + image.records.len())
+            && let Some(octets) = self.octets.get_mut(placed.at..placed.at + placed.len)
         {
             octets.rotate_left(record.at);
+            placed.turned = record.at;
         }
         Ok(placed)
     }
@@ -326,7 +346,7 @@ impl<'b> Answer<'b> {
             }
         }
         self.add_records(section, image.n_records);
-        Ok(Placed { rdata_at: first_rdata_at.unwrap_or(start), image_at: None })
+        Ok(Placed { rdata_at: first_rdata_at.unwrap_or(start), image: None })
     }
 
     /// Writes a record whose owner is `prefix` in front of the name at `suffix_at`, or `owner` in full where no

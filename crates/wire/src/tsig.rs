@@ -31,8 +31,8 @@ impl<'p> Tsig<'p> {
         is_whole.then_some(Tsig { key, algorithm, time_and_fudge: *time_and_fudge, original_id: [id1, id0] })
     }
 
-    /// Adds the unsigned record that tells of an error to an answer of `len` octets (RFC 8945 section 5.2.1);
-    /// yields its octets then, or `None` when it does not fit.
+    /// Adds the unsigned record that tells of an error to an answer of `len` octets at the front of `out`
+    /// (RFC 8945 section 5.2.1); yields its octets then, or `None` when it does not fit, and nothing is changed.
     pub fn append_error(&self, error: u16, len: usize, out: &mut [u8]) -> Option<usize> {
         let rdata_len = u16::try_from(self.algorithm.octets().len() + 8 + 2 + 6).ok()?;
         let parts: [&[u8]; 11] = [
@@ -48,6 +48,10 @@ impl<'p> Tsig<'p> {
             &error.to_be_bytes(),
             &[0; 2],
         ];
+        let record_len: usize = parts.iter().map(|part| part.len()).sum();
+        if len + record_len > out.len() {
+            return None;
+        }
         let mut at = len;
         for part in parts {
             out.get_mut(at..at + part.len())?.copy_from_slice(part);
