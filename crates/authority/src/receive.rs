@@ -90,12 +90,15 @@ fn cookie_only<'p>(
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Received<'p> {
-    let Some(options) = scratch.options.write_cookie(edns, context) else {
-        return header_only(packet, Rcode::FORMERR, out);
+    // The version comes first: what another one's options mean is not known (RFC 6891 section 6.1.3).
+    let (rcode, options) = match scratch.options.write_cookie(edns, context) {
+        _ if edns.version > 0 => (Rcode::BADVERS, &[][..]),
+        Some(options) => (Rcode::NOERROR, options),
+        None => (Rcode::FORMERR, &[][..]),
     };
     let opt = OptReply { udp_payload: context.udp_payload(), dnssec_ok: edns.dnssec_ok, options };
-    let answered = without_question(packet, Rcode::NOERROR, Some(opt), out);
-    answered.map(|len| Answered { len, rcode: Rcode::NOERROR, cacheable: false }).into()
+    let answered = without_question(packet, rcode, Some(opt), out);
+    answered.map(|len| Answered { len, rcode, cacheable: false }).into()
 }
 
 /// RFC 8945 section 5.2.1: no key is known here, so every signed query is answered unsigned with BADKEY.

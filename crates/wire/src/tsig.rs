@@ -20,8 +20,12 @@ impl<'p> Tsig<'p> {
     /// (RFC 8945 section 4.2).
     pub fn parse(record: &'p [u8]) -> Option<Tsig<'p>> {
         let (key, rest) = Name::parse(record).ok()?;
-        // Type, class, TTL and length were read when the record was found.
-        let rdata = rest.get(10..)?;
+        // Type and length were checked when the record was found; class is ANY and TTL 0 (RFC 8945 section 4.2).
+        let (&[_, _, class1, class0, ttl3, ttl2, ttl1, ttl0, _, _], rdata) =
+            rest.split_first_chunk::<10>()?;
+        if Class(u16::from_be_bytes([class1, class0])) != Class::ANY || [ttl3, ttl2, ttl1, ttl0] != [0; 4] {
+            return None;
+        }
         let (algorithm, rest) = Name::parse(rdata).ok()?;
         let (time_and_fudge, rest) = rest.split_first_chunk::<8>()?;
         let (mac_len, rest) = rest.split_first_chunk::<2>()?;
@@ -61,5 +65,45 @@ impl<'p> Tsig<'p> {
         let count = u16::from_be_bytes(*additionals.first_chunk::<2>()?);
         additionals.copy_from_slice(&count.saturating_add(1).to_be_bytes());
         Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of the key `k.` with the algorithm `a.` and a signature of four octets.
+    fn record() -> Vec<u8> {
+        let head = [1, b'k', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 23];
+        [&head[..], &[1, b'a', 0], &[0, 0, 1, 2, 3, 4, 1, 44], &[0, 4], b"sign", &[0x12, 0x34, 0, 0, 0, 0]]
+            .concat()
+    }
+
+    #[test]
+    fn the_error_record_gives_back_key_algorithm_time_and_id() {
+        let record = record();
+        let mut out = [0; 64];
+        let len = Tsig::parse(&record).unwrap().append_error(BADKEY, 12, &mut out).unwrap();
+        let expected = [&record[..11], &[0, 19], &record[13..24], &[0, 0, 0x12, 0x34, 0, 17, 0, 0]].concat();
+        assert_eq!(out[12..len], expected);
+        assert_eq!(out[10..12], [0, 1]);
+    }
+
+    #[test]
+    fn an_error_record_that_does_not_fit_changes_nothing() {
+        let mut out = [0; 40];
+        assert_eq!(Tsig::parse(&record()).unwrap().append_error(BADKEY, 12, &mut out), None);
+        assert_eq!(out, [0; 40]);
+    }
+
+    #[test]
+    fn records_that_are_cut_or_of_another_class_or_lasting_are_malformed() {
+        let record = record();
+        assert!((0..record.len()).all(|len| Tsig::parse(&record[..len]).is_none()));
+        for (at, octet) in [(6, 1), (10, 1)] {
+            let mut changed = record.clone();
+            changed[at] = octet;
+            assert!(Tsig::parse(&changed).is_none(), "octet {at}");
+        }
     }
 }
