@@ -1,0 +1,118 @@
+//! The command line of `weir-bench`, which `benchmarks/run` and the experiments call.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::server::Server;
+use crate::workload::Case;
+
+/// Compares Weir with other name servers and with the least that an answer can cost.
+#[derive(Debug, Parser)]
+#[command(name = "weir-bench", version, about, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What it is asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Let servers take turns at workloads; benchmarks/run does this with everything built and installed
+    Run(RunArgs),
+    /// Ask until an answer comes
+    #[command(hide = true)]
+    FirstAnswer {
+        /// Whom to ask.
+        server: SocketAddr,
+        /// What to ask for.
+        name: String,
+        /// Its type.
+        kind: String,
+    },
+}
+
+/// Programs that are measured or measure.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Programs {
+    /// The server
+    #[arg(long, value_name = "FILE", env = "WEIR", default_value = "target/release/weir")]
+    pub(crate) weir: PathBuf,
+
+    /// The load generator
+    #[arg(long, value_name = "FILE", env = "QUERYPERF", default_value = "target/release/queryperf")]
+    pub(crate) queryperf: PathBuf,
+
+    /// hickory-dns, from crates.io
+    #[arg(long, value_name = "FILE", env = "HICKORY", default_value = "target/bench/hickory/bin/hickory-dns")]
+    pub(crate) hickory: PathBuf,
+
+    /// Folder for zones, queries and compiled floors
+    #[arg(long, value_name = "DIR", env = "BENCH_WORK", default_value = "target/bench")]
+    pub(crate) work: PathBuf,
+}
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Workloads: flat, nxdomain, delegations, root, signed-hit, signed-nxdomain, mixed, large.
+Transports: udp64 (the usual), udp1000, tcp, tcp-conn.
+ROOT_ZONE=FILE in the environment: use this root zone instead of one of the same shape.
+
+Examples:
+  benchmarks/run                                     everything, about 25 minutes
+  benchmarks/run --quick                             2 minutes, small zones, one round
+  benchmarks/run --only flat,nxdomain/udp1000        two cases
+  benchmarks/run --only flat --servers weir,nsd --rounds 9")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) programs: Programs,
+
+    /// Cases, WORKLOAD or WORKLOAD/TRANSPORT [default: all workloads over UDP, some over TCP]
+    #[arg(long, value_name = "CASES", value_delimiter = ',')]
+    pub(crate) only: Vec<Case>,
+
+    /// Servers that take part [default: all]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub(crate) servers: Vec<Server>,
+
+    /// Turns of each server at each case
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) rounds: u32,
+
+    /// Seconds at full load
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+
+    /// Seconds at half load
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) half_seconds: f64,
+
+    /// Small zones, few cases, one round: to see that it works
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Flags of `weir serve`, for comparing settings
+    #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
+    pub(crate) weir_flags: String,
+
+    /// Folder of the results [default: benchmarks/record/DATE-MACHINE; with --quick target/bench/quick]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Measure nothing: make tables and plots of a folder anew
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,113 @@
+//! `weir-bench`: measures Weir beside other name servers and beside the least that an answer can cost.
+//!
+//! Reading order: [`workload`] with [`zones`], [`root`] and [`sign`] is what is asked; [`server`] is who answers, [`net`]
+//! where, [`load`] how it is asked; [`run`] lets them take turns, [`process`] reads what it cost; [`record`] keeps the raw
+//! data; [`report`], [`plot`] and [`setup`] make tables and plots of it.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Parser;
+
+mod cli;
+mod first_answer;
+mod load;
+mod net;
+mod plot;
+mod process;
+mod random;
+mod record;
+mod report;
+mod root;
+mod run;
+mod server;
+mod setup;
+mod shell;
+mod sign;
+mod workload;
+mod zones;
+
+use cli::{Cli, Command, RunArgs};
+use record::Record;
+use run::Plan;
+use server::Server;
+use workload::Case;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => compare(&args),
+        Command::FirstAnswer { server, name, kind } => first_answer::ask(server, &name, &kind),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(args: &RunArgs) -> anyhow::Result<()> {
+    let programs = &args.programs;
+    let tools = run::tools(&programs.weir, &programs.queryperf, &programs.hickory, &programs.work)?;
+    let plan = plan(args)?;
+    if let Some(folder) = &args.report {
+        let record = Record::open(folder)?;
+        let plan = Plan { out: folder.clone(), cases: record.cases(), servers: record.servers(), ..plan };
+        return report::write(&record, &plan, &tools);
+    }
+    let record = run::run(&plan, &tools)?;
+    println!("{}", plan.out.join("README.md").display());
+    tell_slow_from_fast(&record)
+}
+
+fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
+    let work = std::path::absolute(&args.programs.work)?;
+    let usual_out = || Path::new("benchmarks/record").join(setup::record_name());
+    let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(Duration::from_secs(1));
+    let or = |chosen: &[Case], usual: Vec<Case>| if chosen.is_empty() { usual } else { chosen.to_vec() };
+    let plan = Plan {
+        cases: or(&args.only, Case::usual()),
+        servers: if args.servers.is_empty() { Server::USUAL.to_vec() } else { args.servers.clone() },
+        rounds: args.rounds,
+        full: seconds(args.seconds),
+        half: seconds(args.half_seconds),
+        scale: 1,
+        inputs: work.join("inputs"),
+        out: args.out.clone().unwrap_or_else(usual_out),
+        weir_flags: args.weir_flags.split_whitespace().map(str::to_owned).collect(),
+    };
+    if !args.quick {
+        return Ok(plan);
+    }
+    Ok(Plan {
+        cases: or(&args.only, Case::quick()),
+        servers: if args.servers.is_empty() { Server::QUICK.to_vec() } else { args.servers.clone() },
+        rounds: 1,
+        full: Duration::from_millis(700),
+        half: Duration::from_millis(300),
+        scale: 10,
+        inputs: work.join("quick-inputs"),
+        out: args.out.clone().unwrap_or_else(|| work.join("quick")),
+        ..plan
+    })
+}
+
+/// The instrument's own check: where the slowed echo took part, it has to be the dearest of the floors and the slowest of
+/// all.
+fn tell_slow_from_fast(record: &Record) -> anyhow::Result<()> {
+    for case in record.cases() {
+        let Some(slow) = record.median(case, Server::EchoSlow) else { continue };
+        for server in record.servers().into_iter().filter(|server| *server != Server::EchoSlow) {
+            let Some(figures) = record.median(case, server) else { continue };
+            if figures.cpu_us >= slow.cpu_us || figures.answers_per_second <= slow.answers_per_second {
+                bail!("{case}: an echo slowed by 50 us an answer ranks before {}", server.title());
+            }
+        }
+    }
+    Ok(())
+}
