@@ -45,7 +45,12 @@ pub(crate) struct Programs {
     pub(crate) queryperf: PathBuf,
 
     /// hickory-dns, from crates.io
-    #[arg(long, value_name = "FILE", env = "HICKORY", default_value = "target/bench/hickory/bin/hickory-dns")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HICKORY",
+        default_value = "target/bench/hickory/bin/hickory-dns"
+    )]
     pub(crate) hickory: PathBuf,
 
     /// Folder for zones, queries and compiled floors

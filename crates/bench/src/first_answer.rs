@@ -46,7 +46,8 @@ fn is_answer(message: &[u8]) -> bool {
 }
 
 fn query(name: &str, kind: &str) -> anyhow::Result<Vec<u8>> {
-    let (_, number) = TYPES.into_iter().find(|(text, _)| *text == kind).with_context(|| format!("type {kind}"))?;
+    let (_, number) =
+        TYPES.into_iter().find(|(text, _)| *text == kind).with_context(|| format!("type {kind}"))?;
     let mut query = vec![0x13, 0x37, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.').filter(|label| !label.is_empty()) {
         query.push(u8::try_from(label.len())?);

@@ -12,7 +12,7 @@ use crate::shell;
 use crate::workload::{Case, Transport};
 
 /// How long a query may take before it counts as lost and frees its place: longer than any queue of these servers.
-const TIMEOUT_SECONDS: &str = "1";
+const TIMEOUT_SECONDS: &str = "2";
 
 /// What queryperf counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +61,10 @@ impl Load<'_> {
             Transport::TcpConn => ("tcp", "64", "64"),
         };
         command.args(["-m", mode, "-c", clients]);
+        if self.case.transport == Transport::Udp1000 {
+            // Many clients: no bursts from one port.
+            command.args(["--in-a-row", "1"]);
+        }
         match self.rate {
             Some(rate) => command.args(["-Q", &format!("{rate:.0}")]),
             None => command.args(["-q", outstanding]),
@@ -79,14 +83,16 @@ impl Load<'_> {
 impl Counted {
     /// Reads queryperf's JSON object.
     pub(crate) fn read(text: &str) -> anyhow::Result<Counted> {
-        let report: Value = serde_json::from_str(text).with_context(|| format!("queryperf wrote:\n{text}"))?;
+        let report: Value =
+            serde_json::from_str(text).with_context(|| format!("queryperf wrote:\n{text}"))?;
         let whole = |key: &str| report[key].as_u64().with_context(|| format!("queryperf gives no {key}"));
         let number = |value: &Value, key: &str| {
             value[key].as_f64().with_context(|| format!("queryperf gives no {key}"))
         };
         let answered = whole("answered")?;
         #[expect(clippy::cast_precision_loss, reason = "counts of seconds stay far below 2^53")]
-        let share = |rcode: &str| report["rcodes"][rcode].as_u64().unwrap_or(0) as f64 / answered.max(1) as f64;
+        let share =
+            |rcode: &str| report["rcodes"][rcode].as_u64().unwrap_or(0) as f64 / answered.max(1) as f64;
         Ok(Counted {
             sent: whole("sent")?,
             answered,

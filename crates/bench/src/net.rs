@@ -45,8 +45,19 @@ impl Net {
         run(&["ip", "netns", "add", server])?;
         run(&["ip", "netns", "add", client])?;
         run(&[
-            "ip", "link", "add", SERVER_DEVICE, "netns", server, "type", "veth", "peer", "name", CLIENT_DEVICE,
-            "netns", client,
+            "ip",
+            "link",
+            "add",
+            SERVER_DEVICE,
+            "netns",
+            server,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            CLIENT_DEVICE,
+            "netns",
+            client,
         ])?;
         run(&["ip", "-n", server, "address", "add", &format!("{SERVER}/24"), "dev", SERVER_DEVICE])?;
         for address in client_addresses() {

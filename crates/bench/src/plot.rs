@@ -118,6 +118,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn drawing<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
@@ -131,10 +132,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plot.svg");
         let bar = |label: &str, value| Bar { label: label.into(), value, shade: Shade::Own };
-        let panels = ["flat", "root"].map(|title| Panel {
-            title: title.into(),
-            bars: vec![bar("Weir", 4.25), bar("NSD", 123_456.0)],
-        });
+        let panels = ["flat", "root"]
+            .map(|title| Panel { title: title.into(), bars: vec![bar("Weir", 4.25), bar("NSD", 123_456.0)] });
         draw(&path, "Title", "Note", &panels).unwrap();
         let svg = std::fs::read_to_string(path).unwrap();
         for text in ["Title", "Note", "flat", "root", "Weir", "NSD", "4.25", "123 k"] {

@@ -75,7 +75,8 @@ impl Figures {
     }
 
     fn of(values: [f64; 12]) -> Figures {
-        let [cpu_us, answers_per_second, lost_percent, half_rate, half_p50_us, half_p99_us, half_cpu_us, ..] = values;
+        let [cpu_us, answers_per_second, lost_percent, half_rate, half_p50_us, half_p99_us, half_cpu_us, ..] =
+            values;
         let [.., memory_kib, start_ms, answer_octets, noerror_percent, nxdomain_percent] = values;
         Figures {
             cpu_us,
@@ -165,6 +166,13 @@ impl Record {
         Figures::median(&rounds)
     }
 
+    /// The server whose answers take the most CPU time at a case.
+    pub(crate) fn dearest(&self, case: Case) -> Option<Server> {
+        let cost = |server: Server| Some((server, self.median(case, server)?.cpu_us));
+        let costs = self.servers().into_iter().filter_map(cost);
+        costs.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(server, _)| server)
+    }
+
     /// The cases there are, in the order in which they came.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
@@ -214,6 +222,21 @@ mod tests {
         assert!(again.has(case, Server::Nsd, 3) && !again.has(case, Server::Weir, 3));
         let median = again.median(case, Server::Nsd).unwrap();
         assert_eq!((median.cpu_us, median.nxdomain_percent), (4.0, 7.0));
+    }
+
+    #[test]
+    fn the_dearest_server_is_the_one_with_the_highest_median() {
+        let folder = tempfile::tempdir().unwrap();
+        let case: Case = "flat".parse().unwrap();
+        let mut record = Record::open(folder.path()).unwrap();
+        assert_eq!(record.dearest(case), None);
+        for (server, costs) in [(Server::EchoSlow, [52.0, 55.0, 54.0]), (Server::Bind, [9.0, 99.0, 9.0])] {
+            for (round, cpu_us) in (1..).zip(costs) {
+                let figures = Figures { cpu_us, ..Figures::default() };
+                record.add(Row { case, server, round, figures }).unwrap();
+            }
+        }
+        assert_eq!(record.dearest(case), Some(Server::EchoSlow));
     }
 
     #[test]

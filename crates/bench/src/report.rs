@@ -137,19 +137,23 @@ fn behind(record: &Record) -> String {
                 .filter(|server| *server != Server::Weir && !server.is_floor())
                 .filter_map(|server| {
                     let ratio = (measure.of)(&record.median(case, server)?) / (measure.of)(&weir);
-                    let is_ahead = if measure.more_is_better { ratio > 1.0 + NOISE } else { ratio < 1.0 - NOISE };
+                    let is_ahead =
+                        if measure.more_is_better { ratio > 1.0 + NOISE } else { ratio < 1.0 - NOISE };
                     is_ahead.then(|| format!("{} {ratio:.2}x", server.title()))
                 })
                 .collect();
             if !ahead.is_empty() {
-                writeln!(lines, "- {case}, {}: {}", measure.title.to_lowercase(), ahead.join(", ")).expect(TO_STRING);
+                writeln!(lines, "- {case}, {}: {}", measure.title.to_lowercase(), ahead.join(", "))
+                    .expect(TO_STRING);
             }
         }
     }
     if lines.is_empty() {
         lines.push_str("Nowhere by more than 3 %.\n");
     }
-    format!("## Where others are ahead of Weir\n\nTheir figure as a multiple of Weir's, where it is better by more than 3 %.\n\n{lines}\n")
+    format!(
+        "## Where others are ahead of Weir\n\nTheir figure as a multiple of Weir's, where it is better by more than 3 %.\n\n{lines}\n"
+    )
 }
 
 /// All figures of a case.
@@ -197,8 +201,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::open(folder.path()).unwrap();
         let case: Case = "flat".parse().unwrap();
-        for (server, cpu_us) in [(Server::Weir, 4.0), (Server::KnotXdp, 3.0), (Server::Knot, 3.95), (Server::Echo, 2.0)] {
-            let figures = Figures { cpu_us, answers_per_second: 1.0, half_p99_us: 1.0, memory_kib: 1.0, ..Figures::default() };
+        for (server, cpu_us) in
+            [(Server::Weir, 4.0), (Server::KnotXdp, 3.0), (Server::Knot, 3.95), (Server::Echo, 2.0)]
+        {
+            let figures = Figures {
+                cpu_us,
+                answers_per_second: 1.0,
+                half_p99_us: 1.0,
+                memory_kib: 1.0,
+                ..Figures::default()
+            };
             record.add(Row { case, server, round: 1, figures }).unwrap();
         }
         let page = tables(&record);

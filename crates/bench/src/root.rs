@@ -52,13 +52,19 @@ fn made(random: &mut Random) -> String {
         for server in 0..6 {
             let name = format!("{}.nic.{label}.", char::from(b"abcdef"[server]));
             writeln!(zone, "{label}. 172800 IN NS {name}").expect(TO_STRING);
-            writeln!(zone, "{name} 172800 IN A 198.18.{}.{}", i % 256, server * 16 + i / 256).expect(TO_STRING);
+            writeln!(zone, "{name} 172800 IN A 198.18.{}.{}", i % 256, server * 16 + i / 256)
+                .expect(TO_STRING);
             writeln!(zone, "{name} 172800 IN AAAA 2001:db8:{i:x}::{server}").expect(TO_STRING);
         }
         for digest in 1..=2_u32 {
             let octets: String = (0..4).map(|_| format!("{:016X}", random.next_u64())).collect();
-            writeln!(zone, "{label}. 86400 IN DS {} 8 {digest} {}", i + 1, &octets[..if digest == 1 { 40 } else { 64 }])
-                .expect(TO_STRING);
+            writeln!(
+                zone,
+                "{label}. 86400 IN DS {} 8 {digest} {}",
+                i + 1,
+                &octets[..if digest == 1 { 40 } else { 64 }]
+            )
+            .expect(TO_STRING);
         }
     }
     zone
@@ -120,7 +126,8 @@ mod tests {
 
     #[test]
     fn signatures_and_what_hangs_on_them_are_left_out() {
-        let text = ". 1 IN SOA a. b. 1 2 3 4 5\n. 1 IN NSEC aaa. NS\nde. 1 IN DS 1 8 2 AB\nde. 1 IN RRSIG DS 8 1\n";
+        let text =
+            ". 1 IN SOA a. b. 1 2 3 4 5\n. 1 IN NSEC aaa. NS\nde. 1 IN DS 1 8 2 AB\nde. 1 IN RRSIG DS 8 1\n";
         assert_eq!(unsigned(text), ". 1 IN SOA a. b. 1 2 3 4 5\nde. 1 IN DS 1 8 2 AB\n");
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use crate::net::{self, Net};
 use crate::process::Running;
 use crate::shell;
-use crate::workload::{Case, Input};
+use crate::workload::{Case, Input, Workload};
 
 /// How long a server may take to its first answer: hickory-dns needs many seconds for 300,000 delegations.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -109,7 +109,12 @@ impl Server {
         match self {
             floor if floor.is_floor() && !case.transport.is_udp() => Some("the floors know UDP only"),
             Server::KnotXdp if !case.transport.is_udp() => Some("over TCP it is Knot"),
-            Server::Hickory if case.workload.is_signed() => Some("it signs zones itself and serves no signed file"),
+            Server::Hickory if case.workload.is_signed() => {
+                Some("it signs zones itself and serves no signed file")
+            }
+            Server::Hickory if matches!(case.workload, Workload::Root | Workload::Large) => {
+                Some("it takes no DS and no DNSKEY from a zone file")
+            }
             _ => None,
         }
     }
@@ -186,7 +191,10 @@ impl Server {
                 // Its zone-file backend serves signatures of the file only when a database says that they are there.
                 let database = folder.join("dnssec.db").to_string_lossy().into_owned();
                 shell::run(&["pdnsutil", &config_dir, "create-bind-db", &database])?;
-                if place.is_signed {
+                if place.case.workload.is_nsec3() {
+                    shell::run(&["pdnsutil", &config_dir, "set-nsec3", input.origin, "1 0 0 -"])?;
+                }
+                if place.case.workload.is_signed() {
                     shell::run(&["pdnsutil", &config_dir, "set-presigned", input.origin])?;
                 }
                 let mut command = net.server("pdns_server");
@@ -220,7 +228,10 @@ impl FromStr for Server {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = || Server::USUAL.into_iter().chain([Server::EchoSlow]);
         all().find(|server| server.name() == text).ok_or_else(|| {
-            format!("no server `{text}`; there are: {}", all().map(Server::name).collect::<Vec<_>>().join(", "))
+            format!(
+                "no server `{text}`; there are: {}",
+                all().map(Server::name).collect::<Vec<_>>().join(", ")
+            )
         })
     }
 }
@@ -245,8 +256,7 @@ pub(crate) struct Place<'a> {
     pub(crate) net: &'a Net,
     pub(crate) tools: &'a Tools,
     pub(crate) input: &'a Input,
-    /// Whether the zone holds signatures.
-    pub(crate) is_signed: bool,
+    pub(crate) case: Case,
     /// Octets of a floor's answers.
     pub(crate) answer_octets: u32,
     /// Further flags of `weir serve`.

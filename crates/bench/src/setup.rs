@@ -62,7 +62,10 @@ pub(crate) fn machine() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let hypervisor = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"));
     let kind = if hypervisor { "virtual machine" } else { "no hypervisor seen" };
-    format!("- CPU: {cpu}, {n_cpus} logical CPUs ({kind})\n- memory: {memory}\n- kernel: Linux {}\n", kernel.trim())
+    format!(
+        "- CPU: {cpu}, {n_cpus} logical CPUs ({kind})\n- memory: {memory}\n- kernel: Linux {}\n",
+        kernel.trim()
+    )
 }
 
 /// `DATE-MACHINE`: the name of a record's folder.

@@ -66,10 +66,14 @@ impl Workload {
             Workload::Flat => "100,000 names with an A record; every query hits one",
             Workload::Nxdomain => "the same zone; no query hits",
             Workload::Delegations => "300,000 delegations; every answer is a referral with glue",
-            Workload::Root => "a root zone; TLDs by Zipf's law, 60 % of the queries for domains that are not there",
+            Workload::Root => {
+                "a root zone; TLDs by Zipf's law, 60 % of the queries for domains that are not there"
+            }
             Workload::SignedHit => "20,000 names signed with NSEC; every query hits and has the DO bit",
             Workload::SignedNxdomain => "20,000 names signed with NSEC3; no query hits, each has the DO bit",
-            Workload::Mixed => "hits 60 %, misses 15 %, referrals 10 %, other types and aliases 15 %; by Zipf's law",
+            Workload::Mixed => {
+                "hits 60 %, misses 15 %, referrals 10 %, other types and aliases 15 %; by Zipf's law"
+            }
             Workload::Large => "TXT and DNSKEY answers of about a kilobyte",
         }
     }
@@ -77,6 +81,11 @@ impl Workload {
     /// Whether the zone holds signatures and queries ask for them.
     pub(crate) fn is_signed(self) -> bool {
         matches!(self, Workload::SignedHit | Workload::SignedNxdomain)
+    }
+
+    /// Whether the zone denies with NSEC3.
+    pub(crate) fn is_nsec3(self) -> bool {
+        self == Workload::SignedNxdomain
     }
 
     /// Whether queries carry an EDNS record: where answers would not fit 512 octets.
@@ -190,8 +199,8 @@ impl Transport {
     /// One line for the reader of a table.
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Transport::Udp64 => "UDP from 64 ports, 2,048 queries on their way",
-            Transport::Udp1000 => "UDP from 1,000 ports, 2,000 queries on their way",
+            Transport::Udp64 => "UDP from 64 ports, 2,048 queries on their way, up to 8 in a row from a port",
+            Transport::Udp1000 => "UDP from 1,000 ports in turn, 2,000 queries on their way",
             Transport::Tcp => "TCP, 64 connections, 1,024 queries on their way",
             Transport::TcpConn => "TCP, a connection a query, 64 at a time from 16 addresses",
         }
@@ -252,7 +261,10 @@ impl FromStr for Case {
             format!("no workload `{workload}`; there are: {}", Workload::ALL.map(Workload::name).join(", "))
         })?;
         let transport = Transport::ALL.into_iter().find(|t| t.name() == transport).ok_or_else(|| {
-            format!("no transport `{transport}`; there are: {}", Transport::ALL.map(Transport::name).join(", "))
+            format!(
+                "no transport `{transport}`; there are: {}",
+                Transport::ALL.map(Transport::name).join(", ")
+            )
         })?;
         Ok(Case { workload, transport })
     }
