@@ -241,8 +241,10 @@ impl<'z> Page<'z, '_, '_> {
             }
             Outcome::Rrset { rrset, source } => {
                 let placed = self.push_answer(rrset)?;
-                self.note_expansion(source, name);
-                self.push_proofs()?;
+                if self.dnssec_ok {
+                    self.note_expansion(source, name);
+                    self.push_proofs()?;
+                }
                 let servers = self.push_servers(source, rrset.rtype);
                 // Glue is no answer, but the apex's servers may well be known by nothing else.
                 let with_glue = rrset.rtype == Rtype::NS;
