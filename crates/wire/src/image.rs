@@ -78,6 +78,16 @@ impl<'a> Image<'a> {
         out.extend_from_slice(self.records.get(at..end).unwrap_or(&[]));
     }
 
+    /// Writes the name that starts at `at` in the records, uncompressed, to the end of `out`.
+    pub fn name(&self, at: usize, owner: Name<'_>, out: &mut Vec<u8>) {
+        let (labels, end) = labels_at(self.records, at);
+        out.extend_from_slice(labels);
+        match end {
+            NameEnd::Root => out.push(0),
+            NameEnd::Pointer => self.expand(at + labels.len(), owner, out),
+        }
+    }
+
     /// Writes the labels that the pointer at `position` stands for, the root label included.
     fn expand(&self, position: usize, owner: Name<'_>, out: &mut Vec<u8>) {
         let mut position = position;

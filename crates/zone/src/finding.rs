@@ -109,3 +109,40 @@ impl fmt::Display for Finding {
         write!(f, "{} {}: {}", self.owner, self.rtype, self.rule.sentence())
     }
 }
+
+/// Findings kept of each severity: a zone of duplicates does not fill the memory.
+const MAX_KEPT: usize = 1000;
+
+/// Findings in order, bounded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FindingList {
+    list: Vec<Finding>,
+    n_errors: usize,
+    n_warnings: usize,
+}
+
+impl FindingList {
+    /// Keeps a finding, unless there are many of its severity.
+    pub(crate) fn push(&mut self, finding: Finding) {
+        let n = if finding.rule.is_error() { &mut self.n_errors } else { &mut self.n_warnings };
+        *n += 1;
+        if *n <= MAX_KEPT {
+            self.list.push(finding);
+        }
+    }
+
+    /// Puts the findings of `other` behind these.
+    pub(crate) fn append(&mut self, other: FindingList) {
+        other.list.into_iter().for_each(|finding| self.push(finding));
+    }
+
+    /// Whether the zone cannot be answered from.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.n_errors > 0
+    }
+
+    /// The findings that were kept.
+    pub(crate) fn into_vec(self) -> Vec<Finding> {
+        self.list
+    }
+}

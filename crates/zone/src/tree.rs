@@ -13,19 +13,31 @@
 //! | 1 | octets of the owner in front of the zone's origin |
 //! | n | those octets, in lower case |
 //!
-//! Its RRsets follow in the order of their types, each:
+//! Its RRsets follow in the order of their types. Most are short and start with eight octets:
 //!
 //! | octets | what |
 //! |---|---|
-//! | 4 | octets of this RRset with all its parts |
 //! | 2 | type |
+//! | 1 | number of records, from 1 |
+//! | 1 | number of compression pointers in the records' image |
+//! | 2 | octets of the records' image |
+//! | 1 | number of links to additional addresses |
+//! | 1 | unused |
+//! | n | records' image, pointers (2 octets each), links (8 octets each) |
+//!
+//! One with signatures, or with numbers that are too large for that, starts with twenty octets:
+//!
+//! | octets | what |
+//! |---|---|
+//! | 2 | type |
+//! | 1 | 0 |
+//! | 1 | unused |
 //! | 2 | number of records |
-//! | 4 | octets of the records' image |
-//! | 4 | octets of their signatures' image |
 //! | 2 | number of signatures |
 //! | 2 | number of compression pointers in the records' image |
 //! | 2 | number of links to additional addresses |
-//! | 2 | unused |
+//! | 4 | octets of the records' image |
+//! | 4 | octets of the signatures' image |
 //! | n | records' image, signatures' image, pointers (2 octets each), links (8 octets each) |
 //!
 //! A link is the position of the node that a record names and the position of that name in the image.
@@ -41,10 +53,17 @@ use weir_wire::rtype::{Class, Rtype};
 
 /// Octets of a node in front of its owner.
 pub(crate) const NODE_HEAD_LEN: usize = 12;
-/// Octets of an RRset in front of its images.
-pub(crate) const RRSET_HEAD_LEN: usize = 24;
+/// Octets of a short RRset in front of its image.
+const SHORT_HEAD_LEN: usize = 8;
+/// Octets of any other RRset in front of its images.
+const LONG_HEAD_LEN: usize = 20;
 /// Octets of a link.
 pub(crate) const LINK_LEN: usize = 8;
+
+/// Where in the arena a position is.
+pub(crate) fn position_in_arena(position: u32) -> usize {
+    usize::try_from(position).unwrap_or(0) * 4
+}
 
 /// What a node's flags say.
 pub(crate) mod flag {
@@ -325,6 +344,13 @@ impl<'z> Node<'z> {
         self.rrsets().find(|rrset| rrset.rtype == rtype)
     }
 
+    /// Where in the arena the links of one of the node's RRsets stand.
+    pub(crate) fn links_at(&self, rrset: &Rrset<'z>) -> Option<usize> {
+        let after =
+            self.arena.as_ptr_range().end.addr().checked_sub(rrset.links.as_ptr_range().end.addr())?;
+        self.arena.len().checked_sub(after + rrset.links.len())
+    }
+
     /// The node's position in the arena.
     pub(crate) fn position(&self) -> u32 {
         u32::try_from(self.at / 4).unwrap_or(0)
@@ -382,12 +408,14 @@ pub struct Rrset<'z> {
 impl<'z> Rrset<'z> {
     #[inline]
     fn parse(octets: &'z [u8], owner_len: usize) -> Option<Rrset<'z>> {
-        let head = RrsetHead::parse(octets)?;
-        let octets = octets.get(..head.total_len)?;
-        let (records, rest) = octets.get(RRSET_HEAD_LEN..)?.split_at_checked(head.records_len)?;
+        let (head, head_len) = RrsetHead::parse(octets)?;
+        let n_pointer_octets = 2 * usize::from(head.n_pointers);
+        let n_link_octets = LINK_LEN * usize::from(head.n_links);
+        let total_len = head_len + head.records_len + head.signatures_len + n_pointer_octets + n_link_octets;
+        let octets = octets.get(..total_len)?;
+        let (records, rest) = octets.get(head_len..)?.split_at_checked(head.records_len)?;
         let (signatures, rest) = rest.split_at_checked(head.signatures_len)?;
-        let (pointers, links) = rest.split_at_checked(2 * usize::from(head.n_pointers))?;
-        let links = links.get(..LINK_LEN * usize::from(head.n_links))?;
+        let (pointers, links) = rest.split_at_checked(n_pointer_octets)?;
         let (n_records, n_signatures) = (head.n_records, head.n_signatures);
         Some(Rrset {
             rtype: head.rtype,
@@ -403,6 +431,14 @@ impl<'z> Rrset<'z> {
     #[inline]
     pub fn has_links(&self) -> bool {
         !self.links.is_empty()
+    }
+
+    /// Where in the records' image the names stand that lie in the zone, whether they exist or not.
+    pub(crate) fn names_in_zone(&self) -> impl Iterator<Item = usize> + use<'z> {
+        let (links, _) = self.links.as_chunks::<LINK_LEN>();
+        links.iter().filter_map(|&[_, _, _, _, p0, p1, p2, p3]| {
+            usize::try_from(u32::from_le_bytes([p0, p1, p2, p3])).ok()
+        })
     }
 
     /// The names in the records' RDATA that exist in the zone, for additional addresses.
@@ -444,7 +480,6 @@ impl Link {
 /// The fixed octets in front of an RRset.
 #[derive(Clone, Copy)]
 pub(crate) struct RrsetHead {
-    pub(crate) total_len: usize,
     pub(crate) rtype: Rtype,
     pub(crate) n_records: u16,
     pub(crate) records_len: usize,
@@ -455,13 +490,31 @@ pub(crate) struct RrsetHead {
 }
 
 impl RrsetHead {
+    /// Reads a head; yields its octets as well.
     #[inline]
-    fn parse(octets: &[u8]) -> Option<RrsetHead> {
-        let [t0, t1, t2, t3, y0, y1, n0, n1, r0, r1, r2, r3, s0, s1, s2, s3, m0, m1, p0, p1, l0, l1, _, _] =
-            *octets.first_chunk::<RRSET_HEAD_LEN>()?;
+    fn parse(octets: &[u8]) -> Option<(RrsetHead, usize)> {
+        let [y0, y1, n_records, n_pointers, r0, r1, n_links, _] = *octets.first_chunk::<SHORT_HEAD_LEN>()?;
+        if n_records == 0 {
+            return RrsetHead::parse_long(octets);
+        }
+        let head = RrsetHead {
+            rtype: Rtype(u16::from_le_bytes([y0, y1])),
+            n_records: u16::from(n_records),
+            records_len: usize::from(u16::from_le_bytes([r0, r1])),
+            signatures_len: 0,
+            n_signatures: 0,
+            n_pointers: u16::from(n_pointers),
+            n_links: u16::from(n_links),
+        };
+        Some((head, SHORT_HEAD_LEN))
+    }
+
+    #[inline]
+    fn parse_long(octets: &[u8]) -> Option<(RrsetHead, usize)> {
+        let [y0, y1, _, _, n0, n1, m0, m1, p0, p1, l0, l1, r0, r1, r2, r3, s0, s1, s2, s3] =
+            *octets.first_chunk::<LONG_HEAD_LEN>()?;
         let len = |octets| usize::try_from(u32::from_le_bytes(octets)).ok();
-        Some(RrsetHead {
-            total_len: len([t0, t1, t2, t3])?,
+        let head = RrsetHead {
             rtype: Rtype(u16::from_le_bytes([y0, y1])),
             n_records: u16::from_le_bytes([n0, n1]),
             records_len: len([r0, r1, r2, r3])?,
@@ -469,28 +522,32 @@ impl RrsetHead {
             n_signatures: u16::from_le_bytes([m0, m1]),
             n_pointers: u16::from_le_bytes([p0, p1]),
             n_links: u16::from_le_bytes([l0, l1]),
-        })
+        };
+        Some((head, LONG_HEAD_LEN))
     }
 
-    /// The octets; `None` when a length needs more than 32 bits.
-    pub(crate) fn octets(self) -> Option<[u8; RRSET_HEAD_LEN]> {
-        let mut octets = [0; RRSET_HEAD_LEN];
-        let long = |value: usize| u32::try_from(value).ok().map(u32::to_le_bytes);
-        let parts: [&[u8]; 8] = [
-            &long(self.total_len)?,
-            &self.rtype.0.to_le_bytes(),
-            &self.n_records.to_le_bytes(),
-            &long(self.records_len)?,
-            &long(self.signatures_len)?,
-            &self.n_signatures.to_le_bytes(),
-            &self.n_pointers.to_le_bytes(),
-            &self.n_links.to_le_bytes(),
-        ];
-        let mut at = 0;
-        for part in parts {
-            octets.get_mut(at..at + part.len())?.copy_from_slice(part);
-            at += part.len();
+    /// Writes the head to the end of `out`; `None` when a length needs more than 32 bits.
+    pub(crate) fn write(self, out: &mut Vec<u8>) -> Option<()> {
+        let [y0, y1] = self.rtype.0.to_le_bytes();
+        if let Some([n_records, n_pointers, r0, r1, n_links]) = self.short() {
+            out.extend_from_slice(&[y0, y1, n_records, n_pointers, r0, r1, n_links, 0]);
+            return Some(());
         }
-        Some(octets)
+        let long = |value: usize| u32::try_from(value).ok().map(u32::to_le_bytes);
+        let lens = [long(self.records_len)?, long(self.signatures_len)?];
+        out.extend_from_slice(&[y0, y1, 0, 0]);
+        for number in [self.n_records, self.n_signatures, self.n_pointers, self.n_links] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(lens.as_flattened());
+        Some(())
+    }
+
+    /// What the short form holds behind the type, when everything fits.
+    fn short(self) -> Option<[u8; 5]> {
+        let n_records = u8::try_from(self.n_records).ok().filter(|&n_records| n_records > 0)?;
+        let [r0, r1] = u16::try_from(self.records_len).ok()?.to_le_bytes();
+        let (n_pointers, n_links) = (u8::try_from(self.n_pointers).ok()?, u8::try_from(self.n_links).ok()?);
+        (self.n_signatures == 0).then_some([n_records, n_pointers, r0, r1, n_links])
     }
 }
