@@ -509,7 +509,7 @@ impl RrsetHead {
         Some((head, SHORT_HEAD_LEN))
     }
 
-    #[inline]
+    #[cold]
     fn parse_long(octets: &[u8]) -> Option<(RrsetHead, usize)> {
         let [y0, y1, _, _, n0, n1, m0, m1, p0, p1, l0, l1, r0, r1, r2, r3, s0, s1, s2, s3] =
             *octets.first_chunk::<LONG_HEAD_LEN>()?;
