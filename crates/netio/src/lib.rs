@@ -15,7 +15,8 @@
 //! 8. [`event`]: wakes a worker that sleeps.
 //! 9. [`affinity`]: how many CPUs the process may use, pinning a thread to one, and how punctual its naps are.
 //! 10. [`privilege`]: giving up root and every capability once the sockets are open.
-//! 11. [`datagrams`] and [`client`]: the other side, for programs that ask in batches.
+//! 11. [`memory`]: giving freed memory back to the system.
+//! 12. [`datagrams`] and [`client`]: the other side, for programs that ask in batches.
 //!
 //! `sys` and `slots` below are private: thin wrappers of calls, and the arrays that the kernel writes into.
 //!
@@ -102,6 +103,8 @@ pub mod event;
 pub mod affinity;
 
 pub mod privilege;
+
+pub mod memory;
 
 pub mod datagrams;
 

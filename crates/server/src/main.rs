@@ -33,6 +33,7 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    weir_netio::memory::return_large_blocks();
     // Wrong usage ends here, with exit code 2.
     let cli = Cli::parse();
     let outcome = match &cli.command {
