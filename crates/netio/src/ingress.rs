@@ -19,7 +19,7 @@ use crate::udp::{SendReport, UdpEngine, Wait};
 /// query this is about 2.5 ms, the longest that a busy socket keeps the others waiting.
 const BATCHES_BETWEEN_POLLS: u32 = 8;
 
-/// The longest pause, in chances, after guesses that proved wrong; see [`Guess`].
+/// The longest pause, in chances, after guesses that proved wrong; see [`Poll::guess`].
 const LONGEST_PAUSE: u32 = 16;
 
 /// The mark of the wake event among the epoll events; sockets have their index.

@@ -102,12 +102,12 @@ pub(crate) struct Cli {
     #[arg(short = 'b', long, value_name = "KB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) buffer: u32,
 
-    /// Queries that leave together at most; smaller is smoother, larger is cheaper
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// Queries that leave together at most, and what a millisecond brings at most; smaller is smoother and dearer
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) burst: u16,
 
     /// Queries in a row from one UDP port before it is the next one's turn
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) in_a_row: u16,
 
     /// Close a TCP connection after so many queries; 0 keeps it

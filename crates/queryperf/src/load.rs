@@ -148,7 +148,7 @@ impl Supply {
     /// How many queries may be sent now, or `None` when there will be no more.
     #[inline]
     pub(crate) fn allowance(&mut self, now: Instant) -> Option<usize> {
-        if self.n_left == 0 || self.stop.load(Ordering::Relaxed) {
+        if self.n_left == 0 || self.is_stopped() {
             return None;
         }
         let left = usize::try_from(self.n_left).unwrap_or(usize::MAX);
@@ -156,6 +156,15 @@ impl Supply {
             None => Some(self.pace.as_mut().map_or(left, |pace| pace.due(now).min(left))),
             Some(end) => self.overdue(end, now).map(|due| due.min(left)),
         }
+    }
+
+    /// Whether there is time left to send what was taken already.
+    pub(crate) fn has_time(&self, now: Instant) -> bool {
+        !self.is_stopped() && self.end.is_none_or(|end| now < end)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// What was due when the time ended and has not left yet, for a moment.

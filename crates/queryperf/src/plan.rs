@@ -39,12 +39,16 @@ pub(crate) fn load(cli: &Cli) -> anyhow::Result<Load> {
     );
     let locals = locals(cli, server.ip())?;
     let n_threads = cli.threads.get();
-    let n_ports = cli.clients.map_or(DEFAULT_CLIENTS, usize::from).max(n_threads);
+    let open = cli.max_qps.is_some() || cli.ramp;
+    let window = cli.outstanding.map(usize::from).or((!open).then_some(DEFAULT_WINDOW));
+    let n_clients = cli.clients.map_or(DEFAULT_CLIENTS, usize::from);
+    // A connection carries at least one query.
+    let n_useful = if cli.mode == Mode::Tcp { window.unwrap_or(usize::MAX) } else { usize::MAX };
+    let n_ports = n_clients.min(n_useful).max(n_threads);
     ensure!(n_ports <= MOST_CLIENTS, "at most {MOST_CLIENTS} clients");
     allow_files(n_ports)?;
     let queries = queries(cli)?;
     let popularity = cli.zipf.map(|exponent| Arc::new(Popularity::zipf(queries.len(), exponent)));
-    let open = cli.max_qps.is_some() || cli.ramp;
     let runs = cli.runs.or((cli.time_limit.is_none() && !cli.ramp).then_some(1));
     Ok(Load {
         server,
@@ -57,7 +61,7 @@ pub(crate) fn load(cli: &Cli) -> anyhow::Result<Load> {
         locals,
         n_threads,
         n_ports,
-        window: cli.outstanding.map(usize::from).or((!open).then_some(DEFAULT_WINDOW)),
+        window,
         rate: cli.max_qps,
         duration: cli.time_limit.or(cli.ramp.then_some(RAMP_STEP)),
         n_queries: runs.map(|runs| u64::from(runs) * u64::from(queries.len())),

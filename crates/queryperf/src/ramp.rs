@@ -16,6 +16,9 @@ const PRECISION: f64 = 1.02;
 const GROWTH: f64 = 2.0;
 /// The most steps: from 1,000 a second 17 doublings reach 131 million, and 6 halvings the precision.
 const MOST_STEPS: usize = 24;
+/// A step that loses less than this and is not good enough is tried again: a busy machine that stands still for a tenth
+/// of a second loses that much of a step of a second.
+const HICCUP: f64 = 0.1;
 /// A step counts only when nearly all that was due was sent, else the client is measured, not the server.
 const MOST_UNSENT: f64 = 0.01;
 
@@ -87,7 +90,8 @@ pub(crate) fn climb(
             break;
         }
         let step = step_of(rate, &outcome, goal);
-        search.learn(rate, step.verdict == Verdict::Passed);
+        let doubtful = outcome.tally.loss() < HICCUP;
+        search.learn(rate, step.verdict == Verdict::Passed, doubtful);
         if step.verdict == Verdict::Passed && ramp.best.as_ref().is_none_or(|(best, _)| rate > *best) {
             ramp.best = Some((rate, outcome));
         }
@@ -122,7 +126,7 @@ struct Search {
     next: f64,
     highest_passed: Option<f64>,
     lowest_failed: Option<f64>,
-    /// Whether `next` failed once: a rate has to fail twice, since a hiccup of the machine loses queries at any rate.
+    /// Whether `next` failed once in a way that leaves a doubt.
     failed_once: bool,
     n_steps: usize,
 }
@@ -142,9 +146,10 @@ impl Search {
         (!close && self.n_steps < MOST_STEPS).then_some(self.next)
     }
 
-    fn learn(&mut self, rate: f64, passed: bool) {
+    /// Takes note of a step. One that failed and leaves a doubt is tried once more.
+    fn learn(&mut self, rate: f64, passed: bool, doubtful: bool) {
         self.n_steps += 1;
-        if !passed && !self.failed_once {
+        if !passed && doubtful && !self.failed_once {
             self.failed_once = true;
             return;
         }
@@ -170,7 +175,7 @@ mod tests {
     fn found(from: f64, capacity: f64) -> (Option<f64>, usize) {
         let mut search = Search::new(from);
         while let Some(rate) = search.next() {
-            search.learn(rate, rate <= capacity);
+            search.learn(rate, rate <= capacity, true);
         }
         (search.highest_passed, search.n_steps)
     }
@@ -191,11 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_fails_once_is_tried_again() {
+    fn a_rate_that_fails_once_is_tried_again_unless_there_is_no_doubt() {
         let mut search = Search::new(1000.0);
-        search.learn(1000.0, false);
+        search.learn(1000.0, false, true);
         assert_eq!(search.next(), Some(1000.0));
-        search.learn(1000.0, true);
+        search.learn(1000.0, true, true);
         assert_eq!(search.next(), Some(2000.0));
+        search.learn(2000.0, false, false);
+        assert!(search.next().unwrap() < 2000.0);
     }
 }

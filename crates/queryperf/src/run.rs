@@ -26,8 +26,6 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// From the first query to the last answer, or to the end of sending if that was later.
     pub(crate) time: Duration,
-    /// CPU time that this process took for it.
-    pub(crate) cpu: Option<Duration>,
 }
 
 impl Outcome {
@@ -44,22 +42,20 @@ impl Outcome {
     /// Microseconds of CPU time a query sent; `None` when unknown, or without a query.
     pub(crate) fn cpu_us_a_query(&self) -> Option<f64> {
         let n_queries = Some(self.tally.sent).filter(|&sent| sent > 0)?;
-        self.cpu.map(|cpu| ratio(clock::in_ns(cpu), n_queries) / 1000.0)
+        self.tally.cpu_ns.map(|cpu_ns| ratio(cpu_ns, n_queries) / 1000.0)
     }
 }
 
 /// Puts `load` on its server and waits for the end; `stop` ends it early.
 pub(crate) fn run(load: &Arc<Load>, stop: &Arc<AtomicBool>, live: &mut Live) -> anyhow::Result<Outcome> {
     let progress: Arc<[Progress]> = (0..load.n_threads).map(|_| Progress::default()).collect();
-    let cpu_before = clock::cpu_time();
     // A thousand sockets take some milliseconds: they are opened before the time starts.
     let crew = load.shares(stop).into_iter().map(Worker::prepare).collect::<anyhow::Result<Vec<Worker>>>()?;
     let start = Instant::now() + HEAD_START;
     let start_ns = clock::now_ns() + clock::in_ns(HEAD_START);
     let tally = watch(crew, start, &progress, live)?;
     let time = tally.sending_ns.max(tally.last_answer_ns.saturating_sub(start_ns));
-    let cpu = clock::cpu_time().zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    Ok(Outcome { tally, time: Duration::from_nanos(time), cpu })
+    Ok(Outcome { tally, time: Duration::from_nanos(time) })
 }
 
 /// Starts the threads and collects their counts.
@@ -114,9 +110,12 @@ impl Worker {
     }
 
     fn run(self, start: Instant, number: usize, progress: &Arc<[Progress]>) -> anyhow::Result<Tally> {
-        match self {
+        let mut tally = match self {
             Worker::Udp(lane) => lane.run(start, &progress[number]),
             Worker::Tcp(share) => tcp::run(share, start, progress),
-        }
+        }?;
+        // The thread was started for this work alone.
+        tally.cpu_ns = clock::thread_cpu_ns();
+        Ok(tally)
     }
 }

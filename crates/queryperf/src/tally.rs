@@ -42,6 +42,8 @@ pub(crate) struct Tally {
     pub(crate) latency: Histogram<u64>,
     /// When the last answer arrived, in nanoseconds since the epoch; 0 without one.
     pub(crate) last_answer_ns: u64,
+    /// Nanoseconds of CPU time; `None` when one of the threads does not know its own.
+    pub(crate) cpu_ns: Option<u64>,
     /// Nanoseconds from the start to the end of sending.
     pub(crate) sending_ns: u64,
 }
@@ -70,6 +72,7 @@ impl Tally {
             rcodes: [0; 16],
             latency,
             last_answer_ns: 0,
+            cpu_ns: Some(0),
             sending_ns: 0,
         }
     }
@@ -112,6 +115,7 @@ impl Tally {
         // Both histograms have the same bounds.
         let _ = self.latency.add(&other.latency);
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+        self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(sum, n)| sum + n);
         self.sending_ns = self.sending_ns.max(other.sending_ns);
     }
 

@@ -68,36 +68,14 @@ async fn ask_by_all(thread: &Rc<Thread>) -> anyhow::Result<()> {
 /// Holds one connection after the other until the supply is over.
 async fn keep_asking(thread: &Thread) -> anyhow::Result<()> {
     let mut talk = Talk::new(thread);
-    let mut first = None;
-    let mut n_failures = 0;
-    loop {
-        let Some(query) = (match first {
-            Some(query) if !thread.is_over() => Some(query),
-            Some(_) => {
-                thread.supply.borrow_mut().give_back(1);
-                None
-            }
-            None => thread.next_query().await,
-        }) else {
-            return Ok(());
-        };
+    while let Some(first) = thread.next_query().await {
         let began_ns = clock::now_ns();
-        match thread.connect().await {
-            Ok(stream) => {
-                (first, n_failures) = (None, 0);
-                talk.hold(thread, &stream, query, began_ns).await;
-            }
-            Err(error) => {
-                (first, n_failures) = (Some(query), n_failures + 1);
-                thread.tally.borrow_mut().refused += 1;
-                if n_failures == MOST_FAILURES {
-                    return Err(error)
-                        .with_context(|| format!("cannot connect to {} over TCP", thread.load.server));
-                }
-                time::sleep(PAUSE).await;
-            }
+        match thread.keep_connecting().await? {
+            Some(stream) => talk.hold(thread, &stream, first, began_ns).await,
+            None => thread.supply.borrow_mut().give_back(1),
         }
     }
+    Ok(())
 }
 
 /// What the connections of a thread share. Its tasks never run at the same time, and none holds a borrow while it waits.
@@ -142,10 +120,6 @@ impl Thread {
         allowed
     }
 
-    fn is_over(&self) -> bool {
-        self.allowance().is_none()
-    }
-
     /// How long until a query is due.
     fn until_due(&self) -> Duration {
         let until_due = self.supply.borrow().until_due(1, Instant::now());
@@ -158,6 +132,27 @@ impl Thread {
             time::sleep(self.until_due()).await;
         }
         Some(self.supply.borrow_mut().take())
+    }
+
+    /// Makes a connection, with several attempts; `None` when the time is over before one succeeds.
+    async fn keep_connecting(&self) -> anyhow::Result<Option<TcpStream>> {
+        let mut n_failures = 0;
+        loop {
+            let error = match self.connect().await {
+                Ok(stream) => return Ok(Some(stream)),
+                Err(error) => error,
+            };
+            self.tally.borrow_mut().refused += 1;
+            n_failures += 1;
+            if n_failures == MOST_FAILURES {
+                return Err(error)
+                    .with_context(|| format!("cannot connect to {} over TCP", self.load.server));
+            }
+            if !self.supply.borrow().has_time(Instant::now()) {
+                return Ok(None);
+            }
+            time::sleep(PAUSE).await;
+        }
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {

@@ -62,14 +62,14 @@ fn answers_that_stay_away_or_come_twice_or_are_wrong_are_counted() {
             _ => vec![answer],
         })
     });
-    let report = Report::of(server.address, &names(1000), &["-m", "tcp", "-c", "2", "-t", "3"]);
+    let report = Report::of(server.address, &names(1000), &["-m", "tcp", "-c", "2", "-t", "2"]);
     assert_eq!(report.counts(["sent", "answered", "lost", "doubled", "wrong"]), [1000, 980, 20, 10, 10]);
 }
 
 #[test]
 fn a_connection_that_the_server_closes_is_made_again() {
     let server = Responder::tcp(|query| (!query.number.is_multiple_of(50)).then(|| vec![query.answer()]));
-    let report = Report::of(server.address, &names(500), &["-m", "tcp", "-c", "1", "-q", "1"]);
+    let report = Report::of(server.address, &names(500), &["-m", "tcp", "-q", "1"]);
     assert_eq!(report.counts(["sent", "answered", "lost"]), [500, 490, 10]);
     // The last query closes the last connection.
     assert_eq!(report.count("connections"), 10);

@@ -32,7 +32,7 @@ fn each_query_of_the_file_is_asked_and_answered_once_a_run() {
 #[test]
 fn a_query_without_an_answer_is_lost() {
     let server = Responder::udp(|query| query.unless_every(10));
-    let report = Report::of(server.address, &names(1000), &["-t", "3"]);
+    let report = Report::of(server.address, &names(1000), &["-t", "2"]);
     assert_eq!(report.counts(["sent", "answered", "lost"]), [1000, 900, 100]);
     assert_eq!(server.seen().len(), 1000);
 }
@@ -56,7 +56,7 @@ fn spoilt(spoil: impl Fn(&mut [u8]) + Send + 'static) -> [usize; 4] {
         }
         vec![answer]
     });
-    let report = Report::of(server.address, &names(1000), &["-t", "3"]);
+    let report = Report::of(server.address, &names(1000), &["-t", "2"]);
     report.counts(["sent", "answered", "lost", "wrong"])
 }
 
