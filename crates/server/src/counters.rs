@@ -133,6 +133,8 @@ pub(crate) struct TcpCounters {
     pub(crate) timed_out: Counter,
     /// Connections closed because they had been idle longest when the cap was reached.
     pub(crate) evicted: Counter,
+    /// Connections closed because they held most when the memory for slow clients was used up.
+    pub(crate) out_of_memory: Counter,
     /// Connections closed because the client did not take its answers, or sent what is no DNS message.
     pub(crate) failed: Counter,
     /// Connections that could not be accepted.

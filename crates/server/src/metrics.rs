@@ -188,6 +188,7 @@ fn encode_tcp(families: &mut Families<'_>, counters: &Counters) -> fmt::Result {
             ([("reason", "done")], tcp.closed.value()),
             ([("reason", "idle")], tcp.timed_out.value()),
             ([("reason", "cap")], tcp.evicted.value()),
+            ([("reason", "memory")], tcp.out_of_memory.value()),
             ([("reason", "failed")], tcp.failed.value()),
         ],
     )?;

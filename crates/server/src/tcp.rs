@@ -14,18 +14,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+mod budget;
+mod leave;
 mod seats;
 mod turn;
 
+use self::budget::Budget;
+use self::leave::Reason;
 use self::seats::{Seat, Seats};
-use self::turn::{Backlog, Budget, Context, Desk, Turn};
+use self::turn::{Backlog, Context, Desk, Turn};
 use crate::counters::Counters;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
-/// Octets that all connections together may hold over for slow clients.
+/// Octets that all connections together may hold over for slow clients, beside the first few of each.
 const BACKLOG_BUDGET_OCTETS: usize = 64 << 20;
 /// How long queries that are under way when the server stops may take to arrive.
 const LAST_QUERIES: Duration = Duration::from_millis(100);
+/// How long a connection may go on when the server stops: for clients that take their answers slowly, or never stop asking.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of files or memory, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -47,7 +53,7 @@ pub(crate) struct Service {
     zones: SharedZones,
     counters: Arc<Counters>,
     seats: Arc<Seats>,
-    budget: Budget,
+    budget: Arc<Budget>,
     /// Threads that have a desk, for each to find its own counters.
     n_desks: AtomicUsize,
 }
@@ -84,31 +90,33 @@ impl Service {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream, stopping.clone(), alive.clone()),
+                Ok((stream, _)) => self.admit(stream, stopping.clone(), alive.clone()).await,
                 Err(error) => self.accept_failed(&error).await,
             }
         }
         let deadline = Instant::now() + LAST_QUERIES;
         while let Ok(Ok((stream, _))) = timeout_at(deadline, listener.accept()).await {
-            self.admit(stream, stopping.clone(), alive.clone());
+            self.admit(stream, stopping.clone(), alive.clone()).await;
         }
     }
 
-    fn admit(
+    async fn admit(
         self: &Arc<Service>,
         stream: TcpStream,
         stopping: watch::Receiver<bool>,
         alive: mpsc::Sender<()>,
     ) {
-        let (seat, evicted) = self.seats.take();
+        let seat = self.seats.take().await;
         self.counters.tcp.accepted.add_shared(1);
         self.counters.tcp.open.add_shared(1);
-        self.counters.tcp.evicted.add_shared(u64::from(evicted));
         // Without it the kernel may hold an answer back to join it with the next; a refusal costs only time.
         let _ = stream.set_nodelay(true);
         let service = Arc::clone(self);
         tokio::spawn(async move {
-            let end = service.converse(&stream, &seat, stopping).await;
+            let end = service.run(&stream, &seat, stopping).await;
+            // The client's end first: a free seat says that the connection is gone.
+            drop(stream);
+            drop(seat);
             service.count_end(end);
             drop(alive);
         });
@@ -119,8 +127,7 @@ impl Service {
         self.counters.tcp.accept_errors.add_shared(1);
         let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
         if !gone {
-            let evicted = self.seats.evict_longest_idle();
-            self.counters.tcp.evicted.add_shared(u64::from(evicted));
+            self.seats.evict_longest_idle();
             sleep(ACCEPT_PAUSE).await;
         }
     }
@@ -132,31 +139,45 @@ impl Service {
             End::Done => tcp.closed.add_shared(1),
             End::TimedOut => tcp.timed_out.add_shared(1),
             End::Failed => tcp.failed.add_shared(1),
-            // Counted when it was asked to leave.
-            End::Evicted => {}
+            End::MadeRoom(Reason::Cap) => tcp.evicted.add_shared(1),
+            End::MadeRoom(Reason::Memory) => tcp.out_of_memory.add_shared(1),
         }
     }
 
-    /// Runs a connection to its end.
+    /// Runs a connection to its end, wherever it is when it has to make room or the server stops.
+    async fn run(&self, stream: &TcpStream, seat: &Seat, stopping: watch::Receiver<bool>) -> End {
+        let mut server_stops = stopping.clone();
+        let last_moment = async {
+            // An error means that whoever would say so is gone: then it is the end as well.
+            let _ = server_stops.wait_for(|stopping| *stopping).await;
+            sleep(LAST_ANSWERS).await;
+        };
+        tokio::select! {
+            biased;
+            reason = seat.leave().asked() => End::MadeRoom(reason),
+            end = self.converse(stream, seat, stopping) => end,
+            () = last_moment => End::Done,
+        }
+    }
+
+    /// Reads and answers until the client is done, or too slow.
     async fn converse(&self, stream: &TcpStream, seat: &Seat, mut stopping: watch::Receiver<bool>) -> End {
-        let mut backlog = Backlog::default();
-        let end = loop {
+        let mut backlog = Backlog::new(self.budget.account(Arc::clone(seat.leave())));
+        loop {
             match self.wait(stream, seat, &mut stopping).await {
                 Wake::Readable => {}
                 // What has arrived, or is about to, is answered; then the connection ends.
                 Wake::Stopping => {
                     let _ = timeout(LAST_QUERIES, stream.readable()).await;
                     self.turns(stream, seat, &mut backlog).await;
-                    break End::Done;
+                    return End::Done;
                 }
-                Wake::Ended(end) => break end,
+                Wake::Ended(end) => return end,
             }
             if let Some(end) = self.turns(stream, seat, &mut backlog).await {
-                break end;
+                return end;
             }
-        };
-        backlog.clear(&self.budget);
-        end
+        }
     }
 
     async fn wait(&self, stream: &TcpStream, seat: &Seat, stopping: &mut watch::Receiver<bool>) -> Wake {
@@ -164,7 +185,6 @@ impl Service {
         tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => Wake::Stopping,
-            () = seat.asked_to_leave() => Wake::Ended(End::Evicted),
             readable = stream.readable() => match readable {
                 Ok(()) => Wake::Readable,
                 Err(_) => Wake::Ended(End::Failed),
@@ -205,8 +225,8 @@ impl Service {
             // A connection without a peer any more is found out by the first read.
             let Ok(peer) = stream.peer_addr() else { return Turn::Failed };
             let arrival = Arrival { client: peer.ip(), now: seconds_now() };
-            let (budget, zones) = (&self.budget, &self.zones.load());
-            let context = Context { budget, arrival, zones, counters, note_queries: &note_queries };
+            let zones = &self.zones.load();
+            let context = Context { arrival, zones, counters, note_queries: &note_queries };
             desk.turn(stream, backlog, &context)
         })
     }
@@ -225,7 +245,7 @@ enum End {
     /// By the client's wish, or the server's end.
     Done,
     TimedOut,
-    Evicted,
+    MadeRoom(Reason),
     Failed,
 }
 

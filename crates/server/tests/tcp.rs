@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use common::{A, Server, folder, framed, framed_query, read_framed, write_zone, zone};
 use tempfile::TempDir;
 use weir_testkit::message::{Name, Query};
+use weir_testkit::process::raise_own_file_limit;
 
 const HOST: &str = "host.example.com";
 
@@ -180,4 +181,107 @@ fn queries_that_have_arrived_are_answered_before_the_end() {
     assert!(is_closed(&mut stream));
     let (status, log) = server.process.wait();
     assert_eq!(status.code(), Some(0), "{log}");
+}
+
+/// The connections that are over, whatever the reason.
+fn n_closed(server: &Server) -> u64 {
+    let reasons = ["done", "idle", "cap", "memory", "failed"];
+    let sample = |reason| server.sample(&format!("weir_tcp_connections_closed_total{{reason=\"{reason}\"}}"));
+    reasons.into_iter().map(sample).sum()
+}
+
+#[test]
+fn the_cap_holds_for_clients_that_take_no_answers_and_every_end_is_counted_once() {
+    let (_place, server) =
+        serve("[tcp]\nmax_connections = 10\nidle_timeout = \"1h\"\nwrite_timeout = \"1h\"\n");
+    // Far more answers than the buffers of both sides hold, none of them read.
+    let queries: Vec<u8> = (0..1_000).flat_map(|id| framed_query(id, HOST)).collect();
+    let blocked: Vec<TcpStream> = (0..12)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.set_nonblocking(true).unwrap();
+            // The server has stopped reading when there is no more room on the way for long.
+            let mut n_refused = 0;
+            while n_refused < 100 {
+                match stream.write(&queries) {
+                    Ok(_) => n_refused = 0,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => n_refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                std::thread::yield_now();
+            }
+            stream
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_eq!(server.ask_tcp(HOST, A).answer.len(), 1);
+        assert!(server.sample("weir_tcp_connections_open") <= 10);
+    }
+    let n_accepted = 22;
+    server.wait_for_sample("weir_tcp_connections_accepted_total", n_accepted);
+    drop(blocked);
+    server.wait_for_sample("weir_tcp_connections_open", 0);
+    common::until("every end to be counted", || n_closed(&server) == n_accepted);
+    assert!(server.sample("weir_tcp_connections_closed_total{reason=\"cap\"}") >= 2);
+    server.stop();
+}
+
+#[test]
+fn clients_that_never_finish_their_queries_keep_nobody_else_from_an_answer() {
+    const N_GREEDY: usize = 1_200;
+    raise_own_file_limit(4_096);
+    let (_place, server) = serve("[tcp]\nidle_timeout = \"1h\"\n");
+    // Each of them is owed one octet of the longest message there is: 73 of the 64 MiB that there are for all.
+    let mut almost = vec![0xff; 2];
+    almost.resize(2 + 65_534, 0);
+    let greedy: Vec<TcpStream> = (0..N_GREEDY)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(&almost).unwrap();
+            stream
+        })
+        .collect();
+    let n_gone = || server.sample("weir_tcp_connections_closed_total{reason=\"memory\"}");
+    common::until("the memory to be used up", || n_gone() > 0);
+
+    // A query in two segments: what is short concerns it not at all.
+    let mut honest = server.connect();
+    let query = framed_query(7, HOST);
+    honest.write_all(&query[..9]).unwrap();
+    assert_eq!(server.ask_tcp(HOST, A).answer.len(), 1);
+    honest.write_all(&query[9..]).unwrap();
+    assert_eq!(read_framed(&mut honest).unwrap().id, 7);
+
+    // Long ones in many segments, more than is left for them: whoever holds more goes.
+    let n_gone_before = n_gone();
+    let mut long = Query::new(Name::from_text(HOST), A).to_wire(8);
+    long.resize(60_000, 0);
+    let long = framed(&long);
+    let mut patient: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    patient.iter_mut().for_each(|stream| stream.write_all(&long[..59_000]).unwrap());
+    common::until("larger backlogs to go", || n_gone() > n_gone_before);
+    for stream in &mut patient {
+        stream.write_all(&long[59_000..]).unwrap();
+        assert_eq!(read_framed(stream).unwrap().id, 8);
+    }
+    drop(greedy);
+    server.stop();
+}
+
+#[test]
+fn a_client_that_never_stops_asking_does_not_hold_back_the_end() {
+    let (_place, server) = serve("");
+    let mut stream = server.connect();
+    let mut writer = stream.try_clone().unwrap();
+    let asking = std::thread::spawn(move || {
+        let queries: Vec<u8> = (0..1_000).flat_map(|id| framed_query(id, HOST)).collect();
+        while writer.write_all(&queries).is_ok() {}
+    });
+    read_framed(&mut stream).unwrap();
+    let reading = std::thread::spawn(move || while read_framed(&mut stream).is_ok() {});
+    let told = std::time::Instant::now();
+    server.stop();
+    assert!(told.elapsed() < std::time::Duration::from_secs(4), "it took {:?}", told.elapsed());
+    asking.join().unwrap();
+    reading.join().unwrap();
 }

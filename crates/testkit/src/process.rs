@@ -147,6 +147,22 @@ impl Drop for Process {
     }
 }
 
+/// Lets this process open at least `n_files` files: the usual soft limit is 1,024.
+///
+/// # Panics
+/// When the hard limit is below, or there is no prlimit (util-linux).
+pub fn raise_own_file_limit(n_files: usize) {
+    let pid = std::process::id().to_string();
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux tells limits");
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    if soft.and_then(|soft| soft.parse().ok()).is_some_and(|soft: usize| soft >= n_files) {
+        return;
+    }
+    let status = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={n_files}:")]).status();
+    let raised = status.expect("prlimit (util-linux) is installed").success();
+    assert!(raised, "the hard limit is below {n_files} files");
+}
+
 /// A loopback port that nothing holds, neither for UDP nor for TCP. Another process may take it before it is used:
 /// whoever uses it tries again then.
 pub fn free_port() -> SocketAddr {

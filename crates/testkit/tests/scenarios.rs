@@ -6,12 +6,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_testkit::client;
 use weir_testkit::message::{Answer, Name, Query};
-use weir_testkit::process::PATIENCE;
+use weir_testkit::process::{PATIENCE, raise_own_file_limit};
 use weir_testkit::random::Random;
 use weir_testkit::weir::{self, Weir};
 
@@ -70,7 +69,7 @@ fn malformed_tcp_streams_leave_the_server_up() {
 
 #[test]
 fn two_thousand_idle_connections_keep_nobody_else_from_an_answer() {
-    raise_own_file_limit();
+    raise_own_file_limit(4_096);
     let folder = folder_with("test", "192.0.2.1", 1);
     let server = Weir::serve(folder.path(), &[]);
     let idle: Vec<TcpStream> = (0..2_000)
@@ -272,14 +271,4 @@ fn write_zone(folder: &Path, zone: &str, address: &str, serial: u32) {
     let text =
         format!("$TTL 60\n@ SOA ns h {serial} 60 60 60 60\n@ NS ns\nns A 192.0.2.53\nhost A {address}\n");
     fs::write(folder.join(format!("{zone}.zone")), text).expect("the folder can be written to");
-}
-
-/// Two thousand connections need as many files; the usual soft limit is 1,024.
-fn raise_own_file_limit() {
-    let pid = std::process::id().to_string();
-    let status = Command::new("prlimit").args(["--pid", &pid, "--nofile=4096:"]).status();
-    assert!(
-        status.expect("prlimit (util-linux) is installed").success(),
-        "the hard limit is below 4,096 files"
-    );
 }

@@ -11,13 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::leave::{Leave, Reason};
+
+/// How long a connection that was asked to leave may take for it before the next one is asked as well. It has only to
+/// be woken, which takes long on a machine that is short of processors alone.
+const LEAVING: Duration = Duration::from_millis(100);
 
 /// All seats of the server.
 #[derive(Debug)]
 pub(crate) struct Seats {
-    /// Most connections at once.
-    n_seats: usize,
+    /// One permit a free seat. A connection that was asked to leave keeps its permit until it is gone: the cap holds.
+    free: Arc<Semaphore>,
     /// Where time starts; seats keep microseconds since then.
     start: Instant,
     taken: Mutex<Taken>,
@@ -34,7 +41,7 @@ struct Taken {
 #[derive(Debug)]
 struct Occupancy {
     last_active_us: AtomicU64,
-    asked_to_leave: Notify,
+    leave: Arc<Leave>,
 }
 
 /// A connection's place; it is given back when dropped.
@@ -43,33 +50,43 @@ pub(crate) struct Seat {
     seats: Arc<Seats>,
     id: u64,
     occupancy: Arc<Occupancy>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Seats {
     /// A house with `n_seats` seats, at least one.
     pub(crate) fn new(n_seats: usize) -> Arc<Seats> {
-        Arc::new(Seats { n_seats: n_seats.max(1), start: Instant::now(), taken: Mutex::default() })
+        let free = Arc::new(Semaphore::new(n_seats.clamp(1, Semaphore::MAX_PERMITS)));
+        Arc::new(Seats { free, start: Instant::now(), taken: Mutex::default() })
     }
 
-    /// A seat, and whether the connection that was idle longest is asked to leave for it.
-    pub(crate) fn take(self: &Arc<Seats>) -> (Seat, bool) {
+    /// A seat, as soon as there is one: when all are taken, the connection that was idle longest is asked to leave.
+    pub(crate) async fn take(self: &Arc<Seats>) -> Seat {
+        let mut permit = Arc::clone(&self.free).try_acquire_owned().ok();
+        while permit.is_none() {
+            self.evict_longest_idle();
+            let freed = timeout(LEAVING, Arc::clone(&self.free).acquire_owned()).await;
+            permit = freed.ok().and_then(Result::ok);
+        }
+        self.occupy(permit)
+    }
+
+    fn occupy(self: &Arc<Seats>, permit: Option<OwnedSemaphorePermit>) -> Seat {
         let now_us = self.now_us();
-        let occupancy =
-            Arc::new(Occupancy { last_active_us: AtomicU64::new(now_us), asked_to_leave: Notify::new() });
+        let occupancy = Arc::new(Occupancy { last_active_us: AtomicU64::new(now_us), leave: Arc::default() });
         let mut taken = self.lock();
-        let evicted = taken.by_id.len() >= self.n_seats && taken.evict_longest_idle();
         let id = taken.next_id;
         taken.next_id += 1;
         taken.by_id.insert(id, Arc::clone(&occupancy));
         taken.by_idleness.push(Reverse((now_us, id)));
         taken.forget_the_gone();
         drop(taken);
-        (Seat { seats: Arc::clone(self), id, occupancy }, evicted)
+        Seat { seats: Arc::clone(self), id, occupancy, _permit: permit }
     }
 
-    /// Asks the connection that was idle longest to leave; yields whether there was one.
-    pub(crate) fn evict_longest_idle(&self) -> bool {
-        self.lock().evict_longest_idle()
+    /// Asks the connection that was idle longest to leave, if there is one that was not asked yet.
+    pub(crate) fn evict_longest_idle(&self) {
+        self.lock().evict_longest_idle();
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -83,7 +100,7 @@ impl Seats {
 }
 
 impl Taken {
-    fn evict_longest_idle(&mut self) -> bool {
+    fn evict_longest_idle(&mut self) {
         while let Some(Reverse((known_us, id))) = self.by_idleness.pop() {
             let Some(occupancy) = self.by_id.get(&id) else { continue };
             let last_active_us = occupancy.last_active_us.load(Ordering::Relaxed);
@@ -91,11 +108,10 @@ impl Taken {
                 self.by_idleness.push(Reverse((last_active_us, id)));
                 continue;
             }
-            occupancy.asked_to_leave.notify_one();
+            occupancy.leave.ask(Reason::Cap);
             self.by_id.remove(&id);
-            return true;
+            return;
         }
-        false
     }
 
     /// Keeps the heap at no more than twice the connections there are: rebuilt rarely enough to cost little each.
@@ -119,9 +135,9 @@ impl Seat {
         self.seats.start + last_active + timeout
     }
 
-    /// Resolves when the connection has to make room for another one.
-    pub(crate) async fn asked_to_leave(&self) {
-        self.occupancy.asked_to_leave.notified().await;
+    /// Tells when the connection has to make room for another one.
+    pub(super) fn leave(&self) -> &Arc<Leave> {
+        &self.occupancy.leave
     }
 }
 
@@ -134,37 +150,48 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     /// Sets the time of activity, so that the tests depend on no clock.
     fn active_at(seat: &Seat, us: u64) {
         seat.occupancy.last_active_us.store(us, Ordering::Relaxed);
     }
 
-    fn is_asked_to_leave(seat: &Seat) -> bool {
-        use std::task::{Context, Poll, Waker};
-        let asked = std::pin::pin!(seat.asked_to_leave());
-        asked.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// A seat that is free.
+    fn take(seats: &Arc<Seats>) -> Seat {
+        let Poll::Ready(seat) = poll(pin!(seats.take())) else { panic!("all seats are taken") };
+        seat
     }
 
     #[test]
-    fn at_the_cap_the_longest_idle_connection_leaves() {
+    fn at_the_cap_the_longest_idle_connection_leaves_before_another_one_comes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _in_runtime = runtime.enter();
         let seats = Seats::new(3);
-        let early: Vec<Seat> = (0..3).map(|_| seats.take().0).collect();
+        let mut early: Vec<Seat> = (0..3).map(|_| take(&seats)).collect();
         // All of them were active after they came, in another order.
         for (seat, us) in early.iter().zip([3_000_000, 1_000_000, 2_000_000]) {
             active_at(seat, us);
         }
-        let (_late, evicted) = seats.take();
-        assert!(evicted);
-        assert_eq!(early.iter().map(is_asked_to_leave).collect::<Vec<_>>(), [false, true, false]);
+        let mut late = pin!(seats.take());
+        assert!(poll(late.as_mut()).is_pending(), "the seat is free when it was left");
+        let reasons: Vec<_> = early.iter().map(|seat| seat.leave().reason()).collect();
+        assert_eq!(reasons, [None, Some(Reason::Cap), None]);
+        drop(early.remove(1));
+        assert!(poll(late.as_mut()).is_ready());
     }
 
     #[test]
     fn a_seat_given_back_is_free() {
         let seats = Seats::new(2);
         for _ in 0..1_000 {
-            let (_seat, evicted) = seats.take();
-            assert!(!evicted);
+            drop(take(&seats));
         }
         let taken = seats.lock();
         assert!(taken.by_id.is_empty());
@@ -176,7 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_to_leave_an_empty_house() {
-        assert!(!Seats::new(2).evict_longest_idle());
+    fn nobody_is_asked_to_leave_twice() {
+        let seats = Seats::new(2);
+        seats.evict_longest_idle();
+        let seat = take(&seats);
+        seats.evict_longest_idle();
+        assert_eq!(seat.leave().reason(), Some(Reason::Cap));
+        assert!(seats.lock().by_id.is_empty());
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! All work of a turn happens on a [`Desk`] that belongs to the thread, not to the connection: an idle connection
 //! holds no buffer at all. What a turn could not finish (a query that has not arrived whole, answers that the client
-//! does not take yet) is kept in the connection's [`Backlog`], and counted against one [`Budget`] for all of them.
+//! does not take yet) is kept in the connection's [`Backlog`], and counted in its [`Account`].
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::budget::Account;
 use crate::counters::AnswerCounters;
 use crate::responder::{Arrival, Responder, Zones};
 
@@ -29,25 +29,17 @@ pub(super) struct Desk {
 }
 
 /// What a connection keeps between two turns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backlog {
     /// The front of a query that has not arrived whole, or queries that wait for the answers before them to be taken.
     pub(super) input: Vec<u8>,
     /// Answers that the client has not taken yet.
     pub(super) output: Vec<u8>,
-    reserved: usize,
-}
-
-/// Octets that all backlogs together may have.
-#[derive(Debug)]
-pub(super) struct Budget {
-    left: AtomicUsize,
+    account: Account,
 }
 
 /// What a turn needs beside the connection and the desk.
 pub(super) struct Context<'c> {
-    /// What all backlogs may hold.
-    pub(super) budget: &'c Budget,
     /// Who asks, and the time of this turn.
     pub(super) arrival: Arrival,
     /// What is answered from.
@@ -91,38 +83,15 @@ impl Stream for tokio::net::TcpStream {
     }
 }
 
-impl Budget {
-    /// A budget of `octets`.
-    pub(super) fn new(octets: usize) -> Budget {
-        Budget { left: AtomicUsize::new(octets) }
-    }
-
-    fn take(&self, octets: usize) -> bool {
-        let taken = |left: usize| left.checked_sub(octets);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
-    }
-
-    fn give_back(&self, octets: usize) {
-        self.left.fetch_add(octets, Ordering::Relaxed);
-    }
-}
-
 impl Backlog {
-    /// Adjusts what is reserved to what is held; yields whether the budget allows it.
-    fn settle(&mut self, budget: &Budget) -> bool {
-        let held = self.input.len() + self.output.len();
-        let allowed = held <= self.reserved || budget.take(held - self.reserved);
-        if allowed {
-            budget.give_back(self.reserved.saturating_sub(held));
-            self.reserved = held;
-        }
-        allowed
+    /// An empty backlog, counted in `account`.
+    pub(super) fn new(account: Account) -> Backlog {
+        Backlog { input: Vec::new(), output: Vec::new(), account }
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self, budget: &Budget) {
-        *self = Backlog { reserved: self.reserved, ..Backlog::default() };
-        self.settle(budget);
+    /// Adjusts what is counted to what is held; yields whether that much may be held.
+    fn settle(&mut self) -> bool {
+        self.account.settle(self.input.len() + self.output.len())
     }
 }
 
@@ -181,7 +150,7 @@ impl Desk {
         context: &Context<'_>,
     ) -> Turn {
         let turn = self.try_turn(stream, backlog, context).unwrap_or(Turn::Failed);
-        if backlog.settle(context.budget) { turn } else { Turn::Failed }
+        if backlog.settle() { turn } else { Turn::Failed }
     }
 
     fn try_turn(
@@ -278,11 +247,13 @@ fn split_frame(octets: &[u8]) -> io::Result<Option<(&[u8], &[u8])>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::{Budget, FREE_OCTETS};
     use super::*;
     use crate::config::Config;
     use crate::responder::ResponderConfig;
     use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use weir_wire::name::{HashSeed, Name};
     use weir_wire::rtype::Rtype;
 
@@ -351,7 +322,7 @@ mod tests {
     struct Fixture {
         desk: Desk,
         backlog: Backlog,
-        budget: Budget,
+        budget: Arc<Budget>,
         zones: Zones,
         counters: AnswerCounters,
         n_noted: usize,
@@ -359,10 +330,11 @@ mod tests {
 
     impl Fixture {
         fn new(budget: usize) -> Fixture {
+            let budget = Budget::new(budget);
             Fixture {
                 desk: Desk::new(Responder::new(&ResponderConfig::tcp(&Config::default(), SEED))),
-                backlog: Backlog::default(),
-                budget: Budget::new(budget),
+                backlog: Backlog::new(budget.account(Arc::default())),
+                budget,
                 zones: Zones::empty(SEED),
                 counters: AnswerCounters::default(),
                 n_noted: 0,
@@ -373,7 +345,6 @@ mod tests {
             let n_noted = Cell::new(self.n_noted);
             let note_queries = || n_noted.set(n_noted.get() + 1);
             let context = Context {
-                budget: &self.budget,
                 arrival: Arrival { client: std::net::Ipv4Addr::LOCALHOST.into(), now: 0 },
                 zones: &self.zones,
                 counters: &self.counters,
@@ -385,7 +356,7 @@ mod tests {
         }
 
         fn left(&self) -> usize {
-            self.budget.left.load(Ordering::Relaxed)
+            self.budget.left()
         }
     }
 
@@ -408,38 +379,38 @@ mod tests {
     }
 
     #[test]
-    fn half_a_query_is_held_and_counted_until_the_rest_comes() {
+    fn half_a_query_is_held_until_the_rest_comes_whatever_others_hold() {
         let frame = frame(1);
         let stream = Script::new([frame[..5].to_vec()]);
-        let mut fixture = Fixture::new(100);
+        let mut fixture = Fixture::new(0);
         assert_eq!(fixture.turn(&stream), Turn::Waiting);
-        assert_eq!((fixture.backlog.input.len(), fixture.left(), fixture.n_noted), (5, 95, 0));
+        assert_eq!((fixture.backlog.input.len(), fixture.n_noted), (5, 0));
         stream.arriving.borrow_mut().push_back(frame[5..].to_vec());
         assert_eq!(fixture.turn(&stream), Turn::Waiting);
-        assert_eq!((fixture.backlog.input.len(), fixture.left(), fixture.n_noted), (0, 100, 1));
+        assert_eq!((fixture.backlog.input.len(), fixture.n_noted), (0, 1));
     }
 
     #[test]
     fn what_a_client_does_not_take_is_held_and_goes_on_where_it_stopped() {
-        let stream = Script::new([(0..3).flat_map(frame).collect()]);
+        let stream = Script::new([(0..1_000).flat_map(frame).collect()]);
         *stream.room.borrow_mut() = 10;
-        let mut fixture = Fixture::new(1000);
+        let mut fixture = Fixture::new(1 << 20);
         assert_eq!(fixture.turn(&stream), Turn::Blocked);
-        assert_eq!(fixture.left(), 1000 - fixture.backlog.output.len());
+        let held = fixture.backlog.input.len() + fixture.backlog.output.len();
+        assert_eq!(fixture.left(), (1 << 20) - (held - FREE_OCTETS));
         // As the connection's task does once the client reads again.
-        stream.written.borrow_mut().append(&mut fixture.backlog.output);
         *stream.room.borrow_mut() = usize::MAX;
-        assert_eq!(fixture.turn(&stream), Turn::Waiting);
-        assert_eq!(ids(&stream.written.borrow()), [0, 1, 2]);
-        assert_eq!(fixture.left(), 1000);
+        stream.written.borrow_mut().append(&mut fixture.backlog.output);
+        while fixture.turn(&stream) == Turn::Again {}
+        assert_eq!(ids(&stream.written.borrow()), (0..1_000).collect::<Vec<_>>());
+        assert_eq!(fixture.left(), 1 << 20);
     }
 
     #[test]
     fn a_connection_that_would_hold_more_than_the_budget_ends() {
-        let stream = Script::new([frame(1)[..5].to_vec()]);
+        let stream = Script::new([vec![0xff; FREE_OCTETS + 5]]);
         let mut fixture = Fixture::new(4);
         assert_eq!(fixture.turn(&stream), Turn::Failed);
-        fixture.backlog.clear(&fixture.budget);
         assert_eq!(fixture.left(), 4);
     }
 
