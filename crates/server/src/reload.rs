@@ -1,6 +1,7 @@
 //! HUP: reads the configuration and changed zones again, beside what is served, and swaps.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
@@ -9,7 +10,13 @@ use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::library::{Library, Sources};
-use crate::responder::SharedZones;
+use crate::responder::{SharedZones, Zones};
+
+/// How long a reload waits for workers to let go of the zones that it replaced: they hold them for a batch, which is
+/// over in milliseconds. What is held for longer is looked at again by the next reload.
+const LETTING_GO: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Rereads when told to.
 pub(crate) struct Reloader {
@@ -18,7 +25,34 @@ pub(crate) struct Reloader {
     /// The configuration that runs.
     config: Config,
     zones: SharedZones,
+    retired: Retired,
     counters: Arc<Counters>,
+}
+
+/// Zones that were replaced, until nobody answers from them any more.
+///
+/// Whoever drops the last reference frees them, which takes long for large zones: it must be no worker, in the middle
+/// of a batch.
+#[derive(Default)]
+struct Retired(Vec<Arc<Zones>>);
+
+impl Retired {
+    /// Frees what nobody else holds; yields whether that is all of it.
+    fn free(&mut self) -> bool {
+        // No one can come by a new reference: what is held here alone stays so.
+        self.0 = std::mem::take(&mut self.0)
+            .into_iter()
+            .filter_map(|zones| Arc::try_unwrap(zones).err())
+            .collect();
+        self.0.is_empty()
+    }
+
+    /// Frees what others let go of before `deadline`.
+    fn free_until(&mut self, deadline: Instant) {
+        while !self.free() && Instant::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
 }
 
 impl Reloader {
@@ -30,7 +64,7 @@ impl Reloader {
         zones: SharedZones,
         counters: Arc<Counters>,
     ) -> Reloader {
-        Reloader { library, args, config, zones, counters }
+        Reloader { library, args, config, zones, retired: Retired::default(), counters }
     }
 
     /// Reloads on each signal; signals that come during a reload count as one.
@@ -54,7 +88,7 @@ impl Reloader {
         let config_is_good = self.reread_config();
         let outcome = self.library.update();
         if outcome.changed {
-            self.zones.store(Arc::new(self.library.zone_set()));
+            self.retired.0.push(self.zones.swap(Arc::new(self.library.zone_set())));
         }
         self.library.count(&self.counters.zones);
         let all_is_good = config_is_good && outcome.n_problems == 0;
@@ -62,11 +96,12 @@ impl Reloader {
         if all_is_good { &zones.reloads } else { &zones.failed_reloads }.add(1);
         let with = if all_is_good { "" } else { ", with errors: what is bad keeps its old data" };
         info!("reloaded: {}{with}", outcome.summary);
+        self.retired.free_until(Instant::now() + LETTING_GO);
     }
 
     /// Takes over the zones that the configuration names now; yields whether it could be read.
     fn reread_config(&mut self) -> bool {
-        match Config::for_serve(&self.args) {
+        match self.config.reread(&self.args) {
             Ok(new) => {
                 for key in self.config.changed_until_restart(&new) {
                     warn!("{key} was changed: it takes effect when weir is started anew");
@@ -82,5 +117,27 @@ impl Reloader {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arc_swap::ArcSwap;
+    use weir_wire::name::HashSeed;
+
+    #[test]
+    fn zones_that_were_replaced_are_freed_by_the_reload_and_not_by_who_answers_from_them() {
+        let empty = || Arc::new(Zones::empty(HashSeed::fixed()));
+        let served = ArcSwap::new(empty());
+        let mut retired = Retired::default();
+        let answering = served.load();
+        retired.0.push(served.swap(empty()));
+        let old = Arc::downgrade(&retired.0[0]);
+        assert!(!retired.free(), "it is still answered from");
+        drop(answering);
+        assert!(old.upgrade().is_some(), "who answered has not freed it");
+        retired.free_until(Instant::now() + LETTING_GO);
+        assert!(old.upgrade().is_none() && retired.0.is_empty());
     }
 }
