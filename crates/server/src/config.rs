@@ -201,9 +201,18 @@ fn count_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<No
 impl Config {
     /// The settings for `weir serve`: the file that was named or found, overridden by environment and flags.
     pub(crate) fn for_serve(args: &ServeArgs) -> Result<Config, Vec<Mistake>> {
+        Config::read_for_serve(args, None)
+    }
+
+    /// As [`Config::for_serve`], in a server that runs with the configuration `self` and without the rights of its start.
+    pub(crate) fn reread(&self, args: &ServeArgs) -> Result<Config, Vec<Mistake>> {
+        Config::read_for_serve(args, Some(self))
+    }
+
+    fn read_for_serve(args: &ServeArgs, running: Option<&Config>) -> Result<Config, Vec<Mistake>> {
         let file = args.config.clone().or_else(|| default_file(args.zones.as_deref()));
         let mut config = match &file {
-            Some(path) => read(path)?,
+            Some(path) => read::read_again(path, running)?,
             None => Config::default(),
         };
         config.apply(args);

@@ -1,7 +1,9 @@
 //! `weir serve`: the order in which things start, and in which they end.
 //!
-//! Sockets are opened first, then rights are dropped, then threads are started (capabilities belong to threads), then
-//! zones are loaded. Queries that arrive meanwhile wait in the sockets' queues and are answered as soon as that is done.
+//! Signals are caught first, so that each one finds its order kept; then sockets are opened, then rights are dropped,
+//! then threads are started (capabilities belong to threads), then zones are loaded. Queries that arrive meanwhile wait
+//! in the sockets' queues and are answered as soon as that is done. Zones that only root can read are loaded before
+//! rights are dropped, by threads that are gone when that happens.
 
 use std::io;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::for_serve(args)?;
     log::start(&config.log);
     end_on_panic();
+    let before_rights_drop = runtime_without_threads()?;
+    let mut signals = Signals::catch(&before_rights_drop)?;
     let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
         warn!("the limit on open files cannot be raised: {error}");
         1024
@@ -48,7 +52,16 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let opened = listen::open_dns(&config, cpus.clone())?;
     let http = listen::open_http(&config)?;
     let seed = HashSeed::random();
-    let read_as_root = read_what_only_root_can(&config, seed)?;
+    let mut library = None;
+    if is_closed_after_start(&config) {
+        library = load_zones(&before_rights_drop, &config, seed, &mut signals.end)?;
+        if library.is_none() {
+            before_rights_drop.shutdown_background();
+            return Ok(());
+        }
+    }
+    // Waits for every thread that it started.
+    drop(before_rights_drop);
     drop_rights(config.server.user)?;
     info!(
         "weir {} with {} workers, ingress {}",
@@ -59,19 +72,15 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
 
     let counters = Arc::new(counters(&cpus, &opened));
     let runtime = runtime(cpus.len())?;
-    let mut signals = Signals::catch(&runtime)?;
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
-    let library = match read_as_root {
-        Some(library) => library,
-        None => match load_zones(&runtime, &config, seed, &mut signals.end)? {
-            Some(library) => library,
-            None => {
-                runtime.shutdown_background();
-                return Ok(());
-            }
-        },
+    if library.is_none() {
+        library = load_zones(&runtime, &config, seed, &mut signals.end)?;
+    }
+    let Some(library) = library else {
+        runtime.shutdown_background();
+        return Ok(());
     };
     library.count(&counters.zones);
     let zones: SharedZones = Arc::new(ArcSwap::from_pointee(library.zone_set()));
@@ -129,20 +138,18 @@ fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
     Ok(affinity::cpus_for_workers(&allowed, n_workers))
 }
 
-/// Zones whose files are closed to the user that root is about to become: read now, on this one thread, since those
-/// started before rights are dropped would keep theirs.
-fn read_what_only_root_can(config: &Config, seed: HashSeed) -> Result<Option<Library>, Failure> {
-    let User::Ids { uid, gid } = config.server.user else { return Ok(None) };
-    if !privilege::is_root() {
-        return Ok(None);
+/// Whether there are zones whose files are closed to the user that root is about to become: they are read before.
+fn is_closed_after_start(config: &Config) -> bool {
+    let User::Ids { uid, gid } = config.server.user else { return false };
+    let closed = if privilege::is_root() { Sources::of(config).closed_to(uid, gid) } else { None };
+    if let Some(closed) = &closed {
+        warn!(
+            "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it; \
+             open it (chmod -R a+rX), or choose another --user",
+            closed.display()
+        );
     }
-    let Some(closed) = Sources::of(config).closed_to(uid, gid) else { return Ok(None) };
-    warn!(
-        "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it; \
-         open it (chmod -R a+rX), or choose another --user",
-        closed.display()
-    );
-    Library::open(config, seed, 1).map(Some)
+    closed.is_some()
 }
 
 /// Becomes the configured user when root, and gives up every capability.
@@ -170,6 +177,13 @@ fn counters(cpus: &[usize], opened: &Opened) -> Counters {
     let addresses = || opened.listeners.iter().map(|listeners| listeners.address);
     let workers = cpus.iter().map(|&cpu| WorkerCounters::new(cpu, addresses())).collect();
     Counters::new(workers, cpus.len())
+}
+
+/// A runtime for the time before rights are dropped: it has no thread but those that load zones, for as long as that
+/// takes.
+fn runtime_without_threads() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(format!("signals cannot be received: {error}")))
 }
 
 /// The runtime of everything but UDP. Its threads are not pinned: the scheduler moves them to where there is time.
@@ -325,7 +339,8 @@ impl House {
     }
 }
 
-/// The signals that the server obeys. Caught before zones are loaded: one that comes earlier than its time waits.
+/// The signals that the server obeys. Caught before anything else: one that comes earlier than its time waits.
+/// They are heard in every runtime, not only in the one that they were caught in.
 struct Signals {
     end: EndSignals,
     hang_up: Signal,

@@ -4,11 +4,12 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use common::{A, SOA, Server, TXT, folder, weir, write_zone, zone};
 use weir_testkit::message::{Answer, Name, Query};
-use weir_testkit::process::PATIENCE;
+use weir_testkit::process::{PATIENCE, Process};
 
 const NOERROR: u16 = 0;
 const SERVFAIL: u16 = 2;
@@ -338,6 +339,48 @@ fn zones_that_only_root_can_read_are_served_all_the_same() {
     server.reload();
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     server.stop();
+}
+
+#[test]
+fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
+    let place = folder();
+    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let secrets = place.path().join("secrets");
+    fs::write(&secrets, "e5e973e5a6b2a43f48e7dc849e37bfcf\n").unwrap();
+    fs::set_permissions(&secrets, PermissionsExt::from_mode(0o600)).unwrap();
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\n").unwrap();
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::start_command(command, &[]);
+    let is_other_user = server.process.log().contains("runs as user");
+    write_zone(place.path(), "example.com", &zone(2, "192.0.2.2"));
+    let log = server.reload();
+    assert_eq!(
+        log.matches("the cookie secrets that were read at the start stay").count(),
+        usize::from(is_other_user)
+    );
+    assert!(!log.contains("with errors") && !log.contains("cookies was changed"), "{log}");
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 2]);
+    server.stop();
+}
+
+#[test]
+fn term_while_zones_are_loaded_ends_the_server_in_order() {
+    let place = folder();
+    // A file that is never done; as root it is read before rights are dropped, since the other user could not.
+    let endless = place.path().join("endless.zone");
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&endless).status().unwrap().success());
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[[zone]]\nname = \"endless.test\"\nfile = \"endless.zone\"\n").unwrap();
+    let mut command = weir();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--config"]).arg(&config);
+    let process = Process::start("weir", &mut command);
+    process
+        .wait_for_line(0, |line| line.contains("is read as root now") || line.contains("workers, ingress"));
+    let (status, log) = process.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("TERM: stopped before zones were loaded"), "{log}");
 }
 
 #[test]

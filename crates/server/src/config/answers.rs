@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Deserializer, de};
+use tracing::warn;
 use weir_authority::{CookieKeys, CookieSecret, Policy};
 
 use super::values::from_text;
@@ -99,14 +100,27 @@ impl Default for Cookies {
 
 impl Cookies {
     /// Takes the secrets of [`Cookies::secrets_file`], when one is named, in place of those in the configuration.
-    pub(super) fn read_secrets(&mut self) -> Result<(), Mistake> {
+    ///
+    /// A file that is closed to the user that root became keeps the secrets that were read from it before.
+    pub(super) fn read_secrets(&mut self, running: Option<&Cookies>) -> Result<(), Mistake> {
         let Some(path) = &self.secrets_file else { return Ok(()) };
         let mistake = |line: Option<usize>, message: String| Mistake {
             path: path.clone(),
             place: line.map(|line| (line, 1)),
             message,
         };
-        let text = read_short(path).map_err(|error| mistake(None, format!("cannot be read: {error}")))?;
+        let text = match (read_short(path), running) {
+            (Ok(text), _) => text,
+            (Err(error), Some(running))
+                if error.kind() == ErrorKind::PermissionDenied
+                    && running.secrets_file == self.secrets_file =>
+            {
+                warn!("{}: {error}; the cookie secrets that were read at the start stay", path.display());
+                self.secrets.clone_from(&running.secrets);
+                return Ok(());
+            }
+            (Err(error), _) => return Err(mistake(None, format!("cannot be read: {error}"))),
+        };
         let lines = (1..).zip(text.lines().map(str::trim));
         let secrets = lines
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -278,8 +292,10 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> Result<Config, Vec<String>> {
-        super::super::read::parse(Path::new("weir.toml"), text)
-            .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+        let as_text = |mistakes: Vec<Mistake>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut config = super::super::read::parse(Path::new("weir.toml"), text).map_err(as_text)?;
+        config.cookies.read_secrets(None).map_err(|mistake| as_text(vec![mistake]))?;
+        Ok(config)
     }
 
     #[test]

@@ -40,13 +40,20 @@ impl fmt::Display for Mistake {
 
 /// The configuration in the file at `path`, or all that is wrong with it.
 pub(crate) fn read(path: &Path) -> Result<Config, Vec<Mistake>> {
+    read_again(path, None)
+}
+
+/// As [`read`]; what only root could read when the server started is taken from the configuration that is `running`.
+pub(super) fn read_again(path: &Path, running: Option<&Config>) -> Result<Config, Vec<Mistake>> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         vec![Mistake { path: path.to_path_buf(), place: None, message: format!("cannot be read: {error}") }]
     })?;
-    parse(path, &text)
+    let mut config = parse(path, &text)?;
+    config.cookies.read_secrets(running.map(|running| &running.cookies)).map_err(|mistake| vec![mistake])?;
+    Ok(config)
 }
 
-/// The configuration in `text`, which came from `path`, or all that is wrong with it.
+/// The configuration in `text`, which came from `path`, without what it names other files for.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
     let mistake = |span: Option<Range<usize>>, message: String| Mistake {
         path: path.to_path_buf(),
@@ -62,7 +69,6 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
         let error = match Config::deserialize(table.clone().into_deserializer()) {
             Ok(mut config) if mistakes.is_empty() => {
                 config.resolve_paths(path.parent().unwrap_or(Path::new("")));
-                config.cookies.read_secrets().map_err(|mistake| vec![mistake])?;
                 return Ok(config);
             }
             Ok(_) => break,
