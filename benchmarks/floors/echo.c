@@ -1,8 +1,10 @@
 /* The least that a name server over UDP can cost: answers every query with its own head and zeros up to a size.
  *
  *   echo plain  IP PORT SIZE        recvmmsg, sendmmsg, a datagram an answer
+ *   echo single IP PORT SIZE        recvfrom, sendto: a call a datagram
  *   echo joined IP PORT SIZE        the same, with answers to one peer joined by UDP_SEGMENT
  *   echo ring   IP PORT SIZE DEV    packet ring (TPACKET_V2) in, sendmmsg on a packet socket past the qdisc out
+ *   echo qdisc  IP PORT SIZE DEV    the same through the qdisc
  *   echo slow   IP PORT SIZE MICROS plain, and busy for so long before each answer: something to tell apart
  *
  * Nothing is looked up: what is above this is the name server's own work. Built by benchmarks/run with gcc -O2. */
@@ -106,6 +108,19 @@ static void echo_plain(int fd, int size, long micros) {
     }
 }
 
+/* --- A call a datagram -------------------------------------------------------------------------------------- */
+
+static void echo_single(int fd, int size) {
+    for (;;) {
+        struct sockaddr_in peer;
+        socklen_t n_peer = sizeof peer;
+        int n = recvfrom(fd, in_octets[0], MAX_SIZE, 0, (struct sockaddr *)&peer, &n_peer);
+        if (n < HEADER) continue;
+        answer(in_octets[0], n, size);
+        sendto(fd, in_octets[0], size, 0, (struct sockaddr *)&peer, n_peer);
+    }
+}
+
 /* --- Answers to one peer joined ----------------------------------------------------------------------------- */
 
 static void echo_joined(int fd, int size) {
@@ -201,12 +216,12 @@ static int turn_frame(uint8_t *frame, int n_query, int size) {
     return 42 + size;
 }
 
-static void echo_ring(struct sockaddr_in *address, int size, const char *device) {
+static void echo_ring(struct sockaddr_in *address, int size, const char *device, int bypass) {
     hold_port(udp_socket(address));
     int fd = must(socket(AF_PACKET, SOCK_RAW, 0), "socket AF_PACKET");
     int version = TPACKET_V2, one = 1;
     set(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version, "PACKET_VERSION");
-    set(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof one, "PACKET_QDISC_BYPASS");
+    set(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof bypass, "PACKET_QDISC_BYPASS");
     set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one, "PACKET_IGNORE_OUTGOING");
     take_only(fd, ntohs(address->sin_port));
     struct tpacket_req request = {.tp_block_size = 1 << 18, .tp_block_nr = 32, .tp_frame_size = 2048, .tp_frame_nr = 4096};
@@ -243,7 +258,7 @@ static void echo_ring(struct sockaddr_in *address, int size, const char *device)
 
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: echo plain|joined|ring|slow IP PORT SIZE [DEVICE|MICROS]\n");
+        fprintf(stderr, "usage: echo plain|single|joined|ring|qdisc|slow IP PORT SIZE [DEVICE|MICROS]\n");
         return 2;
     }
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
@@ -256,7 +271,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "plain")) echo_plain(udp_socket(&address), size, 0);
     else if (!strcmp(argv[1], "slow")) echo_plain(udp_socket(&address), size, atol(more));
     else if (!strcmp(argv[1], "joined")) echo_joined(udp_socket(&address), size);
-    else if (!strcmp(argv[1], "ring")) echo_ring(&address, size, more);
+    else if (!strcmp(argv[1], "ring")) echo_ring(&address, size, more, 1);
+    else if (!strcmp(argv[1], "qdisc")) echo_ring(&address, size, more, 0);
+    else if (!strcmp(argv[1], "single")) echo_single(udp_socket(&address), size);
     else fprintf(stderr, "echo: no mode %s\n", argv[1]);
     return 2;
 }

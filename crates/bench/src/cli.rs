@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::experiment::Experiment;
 use crate::server::Server;
 use crate::workload::Case;
 
@@ -21,6 +22,29 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Let servers take turns at workloads; benchmarks/run does this with everything built and installed
     Run(RunArgs),
+    /// Make one of the results behind Weir again; benchmarks/experiments/NAME/run does this with everything built
+    Experiment(ExperimentArgs),
+    /// Receive datagrams and throw them away
+    #[command(hide = true)]
+    Sink {
+        /// The call: recvmsg, recvmmsg, recvfrom or read.
+        call: String,
+        /// Where to receive.
+        local: SocketAddr,
+        /// Whom to connect to.
+        #[arg(long)]
+        peer: Option<SocketAddr>,
+    },
+    /// Ask one question
+    #[command(hide = true)]
+    AskOnce {
+        /// Whom to ask.
+        server: SocketAddr,
+        /// What to ask for.
+        name: String,
+        /// Its type.
+        kind: String,
+    },
     /// Ask until an answer comes
     #[command(hide = true)]
     FirstAnswer {
@@ -109,6 +133,28 @@ pub(crate) struct RunArgs {
     /// Measure nothing: make tables and plots of a folder anew
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// Arguments of `experiment`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExperimentArgs {
+    #[command(flatten)]
+    pub(crate) programs: Programs,
+
+    /// Which one
+    pub(crate) name: Experiment,
+
+    /// Rounds; medians are shown
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) rounds: usize,
+
+    /// Seconds of each load
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+
+    /// Small zones, one round, short loads; results in target/bench: to see that it works
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 #[cfg(test)]

@@ -34,6 +34,16 @@ pub(crate) fn ask(server: SocketAddr, name: &str, kind: &str) -> anyhow::Result<
     }
 }
 
+/// Asks one question from a port of its own.
+pub(crate) fn ask_once(server: SocketAddr, name: &str, kind: &str) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    socket.connect(server)?;
+    socket.send(&query(name, kind)?)?;
+    socket.recv(&mut [0; 4096]).context("no answer")?;
+    Ok(())
+}
+
 fn say(word: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{word}")?;
@@ -45,6 +55,7 @@ fn is_answer(message: &[u8]) -> bool {
     matches!(message, [_, _, flags, rcode, ..] if flags & 0x80 != 0 && matches!(rcode & 0x0f, 0 | 3))
 }
 
+/// A message that asks one question, without EDNS.
 fn query(name: &str, kind: &str) -> anyhow::Result<Vec<u8>> {
     let (_, number) =
         TYPES.into_iter().find(|(text, _)| *text == kind).with_context(|| format!("type {kind}"))?;

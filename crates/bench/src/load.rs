@@ -49,8 +49,15 @@ impl Load<'_> {
         Counted::read(&shell::finish(&mut command)?)
     }
 
+    /// As [`Load::run`], with two threads on the CPUs of a list.
+    pub(crate) fn run_on(&self, net: &Net, cpus: &str) -> anyhow::Result<Counted> {
+        let mut command = net.client_on(cpus, &self.queryperf.to_string_lossy());
+        self.arguments(&mut command);
+        Counted::read(&shell::finish(command.args(["-T", "2"]))?)
+    }
+
     /// queryperf's arguments.
-    pub(crate) fn arguments(&self, command: &mut Command) {
+    fn arguments(&self, command: &mut Command) {
         command.args(["-s", net::SERVER, "-p", &net::PORT.to_string(), "--json", "--quiet"]);
         command.arg("-d").arg(self.queries);
         command.args(["-l", &self.duration.as_secs_f64().to_string(), "-t", TIMEOUT_SECONDS]);

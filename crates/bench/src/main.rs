@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`workload`] with [`zones`], [`root`] and [`sign`] is what is asked; [`server`] is who answers, [`net`]
 //! where, [`load`] how it is asked; [`run`] lets them take turns, [`process`] reads what it cost; [`record`] keeps the raw
-//! data; [`report`], [`plot`] and [`setup`] make tables and plots of it.
+//! data; [`report`], [`plot`] and [`setup`] make tables and plots of it. [`experiment`] holds what is not a comparison of servers.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ use anyhow::bail;
 use clap::Parser;
 
 mod cli;
+mod experiment;
 mod first_answer;
 mod load;
 mod net;
@@ -31,7 +32,8 @@ mod sign;
 mod workload;
 mod zones;
 
-use cli::{Cli, Command, RunArgs};
+use cli::{Cli, Command, ExperimentArgs, RunArgs};
+use experiment::Bench;
 use record::Record;
 use run::Plan;
 use server::Server;
@@ -40,6 +42,9 @@ use workload::Case;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => compare(&args),
+        Command::Experiment(args) => experiment(&args),
+        Command::Sink { call, local, peer } => experiment::sink::run(&call, local, peer),
+        Command::AskOnce { server, name, kind } => first_answer::ask_once(server, &name, &kind),
         Command::FirstAnswer { server, name, kind } => first_answer::ask(server, &name, &kind),
     };
     match outcome {
@@ -69,10 +74,31 @@ fn compare(args: &RunArgs) -> anyhow::Result<()> {
     tell_slow_from_fast(&record)
 }
 
+fn experiment(args: &ExperimentArgs) -> anyhow::Result<()> {
+    let programs = &args.programs;
+    let tools = run::tools(&programs.weir, &programs.queryperf, &programs.hickory, &programs.work)?;
+    let folder = args.name.folder();
+    let bench = Bench {
+        tools: &tools,
+        work: std::path::absolute(&programs.work)?,
+        out: match args.quick {
+            true => programs.work.join(folder),
+            false => tools.benchmarks.join("experiments").join(folder),
+        },
+        rounds: if args.quick { 1 } else { args.rounds },
+        duration: seconds(if args.quick { 0.4 } else { args.seconds }),
+        scale: if args.quick { 10 } else { 1 },
+    };
+    args.name.run(&bench)
+}
+
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::from_secs(1))
+}
+
 fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     let work = std::path::absolute(&args.programs.work)?;
     let usual_out = || Path::new("benchmarks/record").join(setup::record_name());
-    let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(Duration::from_secs(1));
     let or = |chosen: &[Case], usual: Vec<Case>| if chosen.is_empty() { usual } else { chosen.to_vec() };
     let plan = Plan {
         cases: or(&args.only, Case::usual()),

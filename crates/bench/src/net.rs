@@ -83,6 +83,16 @@ impl Net {
         self.on(&self.client, CLIENT_CPU, program)
     }
 
+    /// As [`Net::server`], on the CPUs of a list such as `0-1`.
+    pub(crate) fn server_on(&self, cpus: &str, program: &str) -> Command {
+        self.on(&self.server, cpus, program)
+    }
+
+    /// As [`Net::client`], on the CPUs of a list such as `0-1`.
+    pub(crate) fn client_on(&self, cpus: &str, program: &str) -> Command {
+        self.on(&self.client, cpus, program)
+    }
+
     fn on(&self, namespace: &str, cpus: &str, program: &str) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", cpus, "ip", "netns", "exec", namespace, program]);

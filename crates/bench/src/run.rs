@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use crate::load::{Counted, Load};
-use crate::net::{Buffers, Net};
+use crate::net::{Buffers, Net, SERVER_CPU};
 use crate::record::{Figures, Record, Row};
 use crate::server::{Place, Server, Tools};
 use crate::workload::Case;
@@ -54,6 +54,8 @@ pub(crate) fn run(plan: &Plan, tools: &Tools) -> anyhow::Result<Record> {
             input: &input,
             case: turn.case,
             answer_octets,
+            cpus: SERVER_CPU,
+            workers: "1",
             weir_flags: plan.weir_flags.clone(),
         };
         // A turn is tried twice: on a machine that is busy a start may take too long once.

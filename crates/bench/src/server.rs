@@ -162,8 +162,14 @@ impl Server {
         let template = |name: &str| place.fill(name, folder);
         Ok(match self {
             Server::Weir => {
-                let mut command = net.server(&tools.weir.to_string_lossy());
-                command.args(["serve", "--workers", "1", "--listen", &format!("{}:{port}", net::SERVER)]);
+                let mut command = net.server_on(place.cpus, &tools.weir.to_string_lossy());
+                command.args([
+                    "serve",
+                    "--workers",
+                    place.workers,
+                    "--listen",
+                    &format!("{}:{port}", net::SERVER),
+                ]);
                 command.args(["--metrics", "127.0.0.1:9153", "--zones"]).arg(input.zones());
                 command.args(&place.weir_flags);
                 command
@@ -259,6 +265,9 @@ pub(crate) struct Place<'a> {
     pub(crate) case: Case,
     /// Octets of a floor's answers.
     pub(crate) answer_octets: u32,
+    /// Where Weir runs, and with how many workers; the others have one, on the server's CPU.
+    pub(crate) cpus: &'a str,
+    pub(crate) workers: &'a str,
     /// Further flags of `weir serve`.
     pub(crate) weir_flags: Vec<String>,
 }

@@ -98,6 +98,10 @@ pub(crate) struct ServeArgs {
     /// The least severe lines that are logged [default: info]
     #[arg(long, value_name = "LEVEL", env = "WEIR_LOG_LEVEL")]
     pub(crate) log_level: Option<Level>,
+
+    /// Experiments: all UDP workers on one socket an address, instead of a socket each
+    #[arg(long, env = "WEIR_SHARED_SOCKET", hide = true)]
+    pub(crate) shared_socket: bool,
 }
 
 /// Arguments of `weir checkzone`.

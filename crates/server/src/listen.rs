@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use tracing::{info, warn};
 use weir_netio::NetError;
-use weir_netio::reuseport::{self, ListenConfig, Opened};
+use weir_netio::reuseport::{self, ListenConfig, Listeners, Opened};
 use weir_netio::steer;
 use weir_netio::udp::UdpSocketConfig;
 
@@ -37,6 +37,22 @@ pub(crate) fn open_dns(config: &Config, worker_cpus: Vec<usize>) -> Result<Opene
     for listeners in &opened.listeners {
         for degraded in &listeners.degraded {
             info!("{}: {} not as asked: {}", listeners.address, degraded.option, degraded.reason);
+        }
+    }
+    Ok(opened)
+}
+
+/// As [`open_dns`], with one socket an address that all workers receive from: what a server was before SO_REUSEPORT, for
+/// comparison.
+pub(crate) fn open_shared(config: &Config, worker_cpus: &[usize]) -> Result<Opened, Failure> {
+    let mut opened = open_dns(config, worker_cpus.iter().copied().take(1).collect())?;
+    for listeners in &mut opened.listeners {
+        let Listeners { udp, tcp, address, .. } = listeners;
+        let failed = |error: &dyn std::fmt::Display| Failure::new(format!("cannot share {address}: {error}"));
+        let (Some(first_udp), Some(first_tcp)) = (udp.pop(), tcp.pop()) else { continue };
+        for _ in worker_cpus {
+            udp.push(first_udp.try_clone().map_err(|error| failed(&error))?);
+            tcp.push(first_tcp.try_clone().map_err(|error| failed(&error))?);
         }
     }
     Ok(opened)

@@ -49,7 +49,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         1024
     });
     let cpus = worker_cpus(&config)?;
-    let opened = listen::open_dns(&config, cpus.clone())?;
+    let opened = match args.shared_socket {
+        true => listen::open_shared(&config, &cpus)?,
+        false => listen::open_dns(&config, cpus.clone())?,
+    };
     let http = listen::open_http(&config)?;
     let seed = HashSeed::random();
     let mut library = None;
