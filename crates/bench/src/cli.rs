@@ -44,6 +44,9 @@ pub(crate) enum Command {
         name: String,
         /// Its type.
         kind: String,
+        /// By a connected socket.
+        #[arg(long)]
+        connected: bool,
     },
     /// Ask until an answer comes
     #[command(hide = true)]
@@ -111,11 +114,11 @@ pub(crate) struct RunArgs {
     pub(crate) rounds: u32,
 
     /// Seconds at full load
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
     pub(crate) seconds: f64,
 
     /// Seconds at half load
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.7)]
     pub(crate) half_seconds: f64,
 
     /// Small zones, few cases, one round: to see that it works

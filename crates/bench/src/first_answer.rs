@@ -34,14 +34,19 @@ pub(crate) fn ask(server: SocketAddr, name: &str, kind: &str) -> anyhow::Result<
     }
 }
 
-/// Asks one question from a port of its own.
-pub(crate) fn ask_once(server: SocketAddr, name: &str, kind: &str) -> anyhow::Result<()> {
+/// Asks one question from a port of its own, by a socket that is connected or not, and prints the port.
+pub(crate) fn ask_once(server: SocketAddr, name: &str, kind: &str, connected: bool) -> anyhow::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-    socket.connect(server)?;
-    socket.send(&query(name, kind)?)?;
-    socket.recv(&mut [0; 4096]).context("no answer")?;
-    Ok(())
+    let query = query(name, kind)?;
+    if connected {
+        socket.connect(server)?;
+        socket.send(&query)?;
+    } else {
+        socket.send_to(&query, server)?;
+    }
+    socket.recv_from(&mut [0; 4096]).context("no answer")?;
+    say(&socket.local_addr()?.port().to_string())
 }
 
 fn say(word: &str) -> anyhow::Result<()> {

@@ -44,7 +44,9 @@ fn main() -> ExitCode {
         Command::Run(args) => compare(&args),
         Command::Experiment(args) => experiment(&args),
         Command::Sink { call, local, peer } => experiment::sink::run(&call, local, peer),
-        Command::AskOnce { server, name, kind } => first_answer::ask_once(server, &name, &kind),
+        Command::AskOnce { server, name, kind, connected } => {
+            first_answer::ask_once(server, &name, &kind, connected)
+        }
         Command::FirstAnswer { server, name, kind } => first_answer::ask(server, &name, &kind),
     };
     match outcome {

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Checkconf(CheckconfArgs),
     /// Ask a server whether it answers; exit 0 when it does
     Healthcheck(HealthcheckArgs),
+    /// Show what the kernel is set to for this load, and what would be better
+    Tune(TuneArgs),
 }
 
 /// Flags of `weir serve`; each may come from the environment as well.
@@ -158,6 +160,26 @@ pub(crate) struct HealthcheckArgs {
     /// Where the server listens; set in a container for `weir serve`, read here for the same
     #[arg(long, value_name = "ADDR", env = "WEIR_LISTEN", value_delimiter = ',', hide = true)]
     pub(crate) listen: Vec<ListenAddress>,
+}
+
+/// Arguments of `weir tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Looks at buffers, backlogs, busy polling, and at an interface's queues: RPS, RFS, XPS and interrupts. Changes nothing
+without --apply. To keep what it sets, put the net.* lines into /etc/sysctl.d/ and run it when interfaces come up.
+
+Examples:
+  weir tune                  the system and the interface of the default route
+  weir tune eth0
+  weir tune --apply eth0     set what would be better, and print what was changed")]
+pub(crate) struct TuneArgs {
+    /// Interface that queries come in by [default: that of the default route]
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: Option<String>,
+
+    /// Set what would be better, until the next boot; needs root
+    #[arg(long)]
+    pub(crate) apply: bool,
 }
 
 impl HealthcheckArgs {

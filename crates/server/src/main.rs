@@ -3,7 +3,7 @@
 //! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
 //! is a query's way over UDP and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
 //! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
-//! [`health`] are the commands that serve nothing.
+//! [`health`] and [`tune`] are the commands that serve nothing.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod reload;
 mod responder;
 mod serve;
 mod tcp;
+mod tune;
 mod worker;
 
 use cli::{Cli, Command};
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Checkzone(args) => check::checkzone(args),
         Command::Checkconf(args) => check::checkconf(args),
         Command::Healthcheck(args) => healthcheck(args),
+        Command::Tune(args) => tune::tune(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -226,34 +226,42 @@ fn hashes(bench: &Bench<'_>) -> anyhow::Result<Sheet> {
     let mut ring = ring.args([SERVER_DEVICE, "2"]).stdout(Stdio::piped()).spawn()?;
     let mut output = BufReader::new(ring.stdout.take().context("it is piped")?);
     output.read_line(&mut String::new())?;
-    for _ in 0..6 {
-        let (name, kind) = input.first_question()?;
-        let ask = [word(&bench.tools.bench), "ask-once".into(), format!("{}:53", net::SERVER), name, kind];
-        shell::finish(net.client(&ask[0]).args(&ask[1..]))?;
+    let (name, kind) = input.first_question()?;
+    let mut ports = BTreeMap::new();
+    for i in 0..6 {
+        let connected = i % 2 == 1;
+        let mut ask = net.client(&word(&bench.tools.bench));
+        ask.args(["ask-once", &format!("{}:53", net::SERVER), &name, &kind]);
+        let port = shell::finish(if connected { ask.arg("--connected") } else { &mut ask })?;
+        ports.insert(port.trim().to_owned(), connected);
     }
     let mut text = String::new();
     output.read_to_string(&mut text)?;
     ring.wait()?;
-    let sheet = hash_sheet(&text);
+    let sheet = hash_sheet(&text, &ports);
     if sheet.rows.is_empty() {
         bail!("the ring saw no flow in both directions:\n{text}");
     }
     Ok(sheet)
 }
 
-/// Lines `PORT out|in HASH`, put together by port.
-fn hash_sheet(text: &str) -> Sheet {
+/// Lines `PORT out|in HASH`, put together by port; `ports` says which client sockets were connected.
+fn hash_sheet(text: &str, ports: &BTreeMap<String, bool>) -> Sheet {
     let mut flows: BTreeMap<&str, [Option<&str>; 2]> = BTreeMap::new();
     for line in text.lines() {
         if let [port, way, hash] = line.split(' ').collect::<Vec<_>>()[..] {
             flows.entry(port).or_default()[usize::from(way == "out")] = Some(hash);
         }
     }
-    let mut sheet = Sheet::new("hashes", &["client port", "hash of the query", "hash of the answer", "same"]);
+    let mut sheet = Sheet::new(
+        "hashes",
+        &["client port", "client socket", "hash of the query", "hash of the answer", "same"],
+    );
     for (port, ways) in flows {
         if let [Some(query), Some(answer)] = ways {
             let same = if query == answer { "yes" } else { "no" };
-            sheet.row(vec![port.into(), query.into(), answer.into(), same.into()]);
+            let socket = if ports.get(port) == Some(&true) { "connected" } else { "not connected" };
+            sheet.row(vec![port.into(), socket.into(), query.into(), answer.into(), same.into()]);
         }
     }
     sheet
@@ -265,7 +273,12 @@ mod tests {
 
     #[test]
     fn both_directions_of_a_flow_are_put_together() {
-        let sheet = hash_sheet("ready\n1000 in 00ab\n1000 out 00ab\n1001 in 1\n1002 out 2\n1002 in 3\n");
-        assert_eq!(sheet.rows, [["1000", "00ab", "00ab", "yes"], ["1002", "3", "2", "no"]]);
+        let ports = BTreeMap::from([("1002".to_owned(), true)]);
+        let sheet =
+            hash_sheet("ready\n1000 in 00ab\n1000 out 00ab\n1001 in 1\n1002 out 2\n1002 in 3\n", &ports);
+        assert_eq!(
+            sheet.rows,
+            [["1000", "not connected", "00ab", "00ab", "yes"], ["1002", "connected", "3", "2", "no"]]
+        );
     }
 }
