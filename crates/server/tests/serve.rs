@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use common::{A, SOA, Server, TXT, folder, until, weir, write_zone, zone};
 use weir_testkit::message::{Answer, Name, Query};
@@ -369,11 +369,13 @@ fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
 #[test]
 fn term_while_zones_are_loaded_ends_the_server_in_order() {
     let place = folder();
-    // A file that is never done; as root it is read before rights are dropped, since the other user could not.
-    let endless = place.path().join("endless.zone");
-    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&endless).status().unwrap().success());
+    // Ten million records, which take seconds. As root they are read before rights are dropped, since the other user
+    // could not read them.
+    let records: String = (0..10).map(|n| format!("$GENERATE 1-1000000 h$-{n} A 192.0.2.1\n")).collect();
+    fs::write(place.path().join("large.zone"), zone(1, "192.0.2.1") + &records).unwrap();
+    fs::set_permissions(place.path().join("large.zone"), PermissionsExt::from_mode(0o600)).unwrap();
     let config = place.path().join("weir.toml");
-    fs::write(&config, "[[zone]]\nname = \"endless.test\"\nfile = \"endless.zone\"\n").unwrap();
+    fs::write(&config, "[[zone]]\nname = \"large.test\"\nfile = \"large.zone\"\n").unwrap();
     let mut command = weir();
     command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--config"]).arg(&config);
     let process = Process::start("weir", &mut command);
