@@ -205,7 +205,7 @@ pub(crate) struct TuneArgs {
     pub(crate) interface: Option<String>,
 
     /// Set what would be better, until the next boot; needs root
-    #[arg(long)]
+    #[arg(long, env = "WEIR_APPLY", value_parser = BoolishValueParser::new())]
     pub(crate) apply: bool,
 }
 
