@@ -42,9 +42,10 @@ pub(crate) struct Panel {
     pub(crate) bars: Vec<Bar>,
 }
 
-const PANEL_WIDTH: i32 = 420;
+const PANEL_WIDTH: i32 = 480;
+const NARROWEST: i32 = 760;
 const ROW: i32 = 22;
-const LABEL_WIDTH: i32 = 150;
+const LABEL_WIDTH: i32 = 210;
 const VALUE_WIDTH: i32 = 70;
 const PANEL_HEAD: i32 = 44;
 const PAGE_HEAD: i32 = 56;
@@ -60,7 +61,8 @@ pub(crate) fn draw(path: &Path, title: &str, note: &str, panels: &[Panel]) -> an
         PANEL_HEAD + ROW * i32::try_from(n_bars).unwrap_or(i32::MAX / ROW / 2)
     };
     let height = PAGE_HEAD + PAGE_FOOT + rows.iter().map(|row| height_of(row)).sum::<i32>();
-    let width = PANEL_WIDTH * i32::try_from(n_columns)?;
+    // The note needs room below a single column.
+    let width = (PANEL_WIDTH * i32::try_from(n_columns)?).max(NARROWEST);
     let canvas = SVGBackend::new(path, (width.unsigned_abs(), height.unsigned_abs())).into_drawing_area();
     canvas.fill(&WHITE).map_err(drawing)?;
     let pen = Pen { canvas: &canvas };

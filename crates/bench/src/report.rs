@@ -15,6 +15,9 @@ const TO_STRING: &str = "a string takes all that is written";
 /// Differences below this say nothing: rounds of one server differ as much.
 const NOISE: f64 = 0.03;
 
+/// The cases of the short plots, for pages that have no room for all.
+const SHORT: [&str; 4] = ["flat/udp64", "root/udp64", "signed-nxdomain/udp64", "mixed/udp1000"];
+
 /// A figure that is plotted and compared.
 struct Measure {
     file: &'static str,
@@ -77,7 +80,17 @@ impl Measure {
             });
             Panel { title: case.to_string(), bars: bars.collect() }
         };
-        let panels: Vec<Panel> = record.cases().into_iter().map(panel).collect();
+        let cases = record.cases();
+        let chosen: Vec<Panel> = SHORT
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .filter(|case| cases.contains(case))
+            .map(panel)
+            .collect();
+        if chosen.len() == SHORT.len() {
+            plot::draw(&folder.join(format!("short-{}", self.file)), self.title, self.note, &chosen)?;
+        }
+        let panels: Vec<Panel> = cases.into_iter().map(panel).collect();
         plot::draw(&folder.join(self.file), self.title, self.note, &panels)
     }
 }
