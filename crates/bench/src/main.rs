@@ -42,7 +42,7 @@ use workload::Case;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => compare(&args),
-        Command::Experiment(args) => experiment(&args),
+        Command::Experiment(args) => repeat_result(&args),
         Command::Sink { call, local, peer } => experiment::sink::run(&call, local, peer),
         Command::AskOnce { server, name, kind, connected } => {
             first_answer::ask_once(server, &name, &kind, connected)
@@ -76,7 +76,7 @@ fn compare(args: &RunArgs) -> anyhow::Result<()> {
     tell_slow_from_fast(&record)
 }
 
-fn experiment(args: &ExperimentArgs) -> anyhow::Result<()> {
+fn repeat_result(args: &ExperimentArgs) -> anyhow::Result<()> {
     let programs = &args.programs;
     let tools = run::tools(&programs.weir, &programs.queryperf, &programs.hickory, &programs.work)?;
     let folder = args.name.folder();

@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) case: Case,
     pub(crate) server: Server,
     pub(crate) round: u32,
-    /// The figures, in the order of [`Row::FIGURES`].
+    /// The figures, in the order of [`Figures::NAMES`].
     pub(crate) figures: Figures,
 }
 
