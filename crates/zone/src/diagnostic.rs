@@ -1,6 +1,7 @@
 //! What is wrong with a zone, and where: file, line, column, rule, sentence.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,6 +75,16 @@ pub struct Location {
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     paths: Vec<Arc<Path>>,
+    opened: Vec<OpenedFile>,
+}
+
+/// A file as it was when it had been opened and nothing of it had been read.
+#[derive(Clone, Debug)]
+pub struct OpenedFile {
+    /// The path that it was opened by.
+    pub path: Arc<Path>,
+    /// What the open file said of itself, whatever became of the path since.
+    pub metadata: Metadata,
 }
 
 impl Files {
@@ -82,6 +93,16 @@ impl Files {
         let index = u16::try_from(self.paths.len()).ok()?;
         self.paths.push(path.into());
         Some(index)
+    }
+
+    /// Notes what an open file says of itself before it is read.
+    pub(crate) fn note_opened(&mut self, path: &Path, metadata: Metadata) {
+        self.opened.push(OpenedFile { path: path.into(), metadata });
+    }
+
+    /// The files that were opened, in that order; none of them for text that came from elsewhere.
+    pub fn opened(&self) -> &[OpenedFile] {
+        &self.opened
     }
 
     /// The paths of all files in the order they were met.

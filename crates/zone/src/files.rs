@@ -68,6 +68,10 @@ pub fn find_zones(folder: &Path) -> io::Result<FoundZones> {
 /// ```
 pub fn origin_of(file_name: &str) -> Option<Result<FoldedBuf, NameTextError>> {
     let stem = file_name.strip_suffix(EXTENSION).filter(|stem| !stem.starts_with('.') && !stem.is_empty())?;
+    // It stands for an origin, and a file's name has none.
+    if stem == "@" {
+        return Some(Err(NameTextError::Relative));
+    }
     if stem == ROOT_STEM {
         return Some(Ok(FoldedBuf::root()));
     }
@@ -252,10 +256,10 @@ mod tests {
 
     #[test]
     fn names_that_name_no_zone_are_problems() {
-        let folder = folder_with(&["a..b.zone", "good.zone"]);
+        let folder = folder_with(&["a..b.zone", "@.zone", "good.zone"]);
         let found = find_zones(folder.path()).unwrap();
         assert_eq!(listed(&found, folder.path()), ["good. good.zone"]);
-        assert_eq!(found.problems.len(), 1);
+        assert_eq!(found.problems.len(), 2);
         assert!(find_zones(&folder.path().join("missing")).is_err());
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ZoneBuilder;
 use crate::builder::Refused;
-use crate::diagnostic::{Diagnostic, Files, Location, Severity};
+use crate::diagnostic::{Diagnostic, Files, Location, OpenedFile, Severity};
 use crate::finding::Finding;
 use crate::text::{self, Record, RecordSink, Refusal, Source};
 use crate::tree::Zone;
@@ -28,6 +28,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// The files that it was read from: its own, then what that includes, as far as it was read.
     pub files: Vec<Arc<Path>>,
+    /// Those files as they were before they were read: what a later look is compared with.
+    pub opened: Vec<OpenedFile>,
 }
 
 /// Loads the zone named `origin` from a file.
@@ -89,9 +91,12 @@ pub fn load(
     let has_errors = findings.has_errors();
     let list = findings.into_list();
     match zone {
-        Some(zone) if !has_errors && (list.is_empty() || !options.strict) => {
-            Ok(Loaded { zone, warnings: list, files: files.paths().to_vec() })
-        }
+        Some(zone) if !has_errors && (list.is_empty() || !options.strict) => Ok(Loaded {
+            zone,
+            warnings: list,
+            files: files.paths().to_vec(),
+            opened: files.opened().to_vec(),
+        }),
         _ => Err(if options.strict { as_errors(list) } else { list }),
     }
 }

@@ -7,7 +7,8 @@ use super::scanner::{Form, Scanner, Stop, Token};
 use super::strings::unescape;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::files::open_regular;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -30,9 +31,19 @@ impl Reader<'_> {
 
     /// Reads a file that was opened just now; half of an old text and half of a new one is an error.
     fn file(&mut self, path: &Path, file: &File) {
-        let before = Version::of(file);
-        self.input(path, Input::blocks(Box::new(file), self.block_len));
-        if before != Version::of(file) {
+        let metadata = match file.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                return self.findings.push(Diagnostic::of_file(path, "file", error.to_string()));
+            }
+        };
+        // What says it is empty is not read: files of /proc say so, and some of them never end.
+        let text: Box<dyn Read + '_> =
+            if metadata.len() == 0 { Box::new(io::empty()) } else { Box::new(file) };
+        let before = Version::of(&metadata);
+        self.files.note_opened(path, metadata);
+        self.input(path, Input::blocks(text, self.block_len));
+        if file.metadata().map_or(true, |after| before != Version::of(&after)) {
             let message = "the file changed while it was read: load it again when it is complete";
             self.findings.push(Diagnostic::of_file(path, "file", message));
         }
@@ -106,9 +117,8 @@ struct Version {
 }
 
 impl Version {
-    fn of(file: &File) -> Option<Version> {
-        let metadata = file.metadata().ok()?;
-        Some(Version { n_octets: metadata.len(), modified: metadata.modified().ok() })
+    fn of(metadata: &Metadata) -> Version {
+        Version { n_octets: metadata.len(), modified: metadata.modified().ok() }
     }
 }
 
