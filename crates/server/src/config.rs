@@ -16,7 +16,8 @@ mod values;
 pub(crate) use answers::{Answers, Cookies, Edns, ServerText};
 pub(crate) use read::{Mistake, read};
 pub(crate) use values::{
-    DNS_PORT, IngressMode, ListenAddress, LogFormat, MetricsAddress, Octets, Span, Steer, User, ZoneName,
+    DNS_PORT, IngressMode, ListenAddress, LogFormat, MAX_WORKERS, MetricsAddress, Octets, Span, Steer, User,
+    Workers, ZoneName,
 };
 
 use crate::cli::ServeArgs;
@@ -55,11 +56,12 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
     /// Addresses to answer on; `None` is port 53 of every address that the host has.
+    #[serde(deserialize_with = "addresses")]
     pub(crate) listen: Option<Vec<ListenAddress>>,
     /// Directory of zone files.
     pub(crate) zones: Option<PathBuf>,
     /// UDP workers; `None` is one a CPU that the process may use.
-    #[serde(deserialize_with = "count_or_auto")]
+    #[serde(deserialize_with = "workers_or_auto")]
     pub(crate) workers: Option<NonZeroUsize>,
     /// Where metrics and health are served.
     pub(crate) metrics: MetricsAddress,
@@ -198,6 +200,26 @@ fn count_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<No
     }
 }
 
+/// Reads a number of workers as [`Workers`] does.
+fn workers_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroUsize>, D::Error> {
+    let count = count_or_auto(deserializer)?;
+    if count.is_some_and(|count| count.get() > MAX_WORKERS) {
+        return Err(de::Error::custom(format!("write a number from 1 to {MAX_WORKERS}, or \"auto\"")));
+    }
+    Ok(count)
+}
+
+/// Reads addresses, at least one: a server that nobody can ask is a mistake.
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<ListenAddress>>, D::Error> {
+    let addresses = Vec::<ListenAddress>::deserialize(deserializer)?;
+    if addresses.is_empty() {
+        return Err(de::Error::custom(
+            "name at least one address, or leave `listen` out for all of the host's",
+        ));
+    }
+    Ok(Some(addresses))
+}
+
 impl Config {
     /// The settings for `weir serve`: the file that was named or found, overridden by environment and flags.
     pub(crate) fn for_serve(args: &ServeArgs) -> Result<Config, Vec<Mistake>> {
@@ -235,8 +257,8 @@ impl Config {
         if args.zones.is_some() {
             self.server.zones.clone_from(&args.zones);
         }
-        if args.workers.is_some() {
-            self.server.workers = args.workers;
+        if let Some(Workers(workers)) = args.workers {
+            self.server.workers = workers;
         }
         set(&mut self.server.metrics, args.metrics.as_ref());
         set(&mut self.server.user, args.user.as_ref());
@@ -347,7 +369,7 @@ mod tests {
             .expect("written");
         let args = ServeArgs {
             config: Some(file),
-            workers: NonZeroUsize::new(2),
+            workers: Some(Workers(NonZeroUsize::new(2))),
             cache_size: Some(Octets(0)),
             ..ServeArgs::default()
         };

@@ -4,6 +4,8 @@
 //! what is left is read again, until it reads.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,8 @@ use super::Config;
 
 /// Most mistakes that are reported of one file; past that it is not a configuration.
 const MAX_MISTAKES: usize = 100;
+/// Most octets of a configuration: `[[zone]]` tables of 100 octets each for 100,000 zones.
+const MAX_OCTETS: u64 = 16 << 20;
 
 /// Something wrong with a file, printed as `FILE:LINE:COLUMN: what is wrong`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +49,30 @@ pub(crate) fn read(path: &Path) -> Result<Config, Vec<Mistake>> {
 
 /// As [`read`]; what only root could read when the server started is taken from the configuration that is `running`.
 pub(super) fn read_again(path: &Path, running: Option<&Config>) -> Result<Config, Vec<Mistake>> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path, MAX_OCTETS).map_err(|error| {
         vec![Mistake { path: path.to_path_buf(), place: None, message: format!("cannot be read: {error}") }]
     })?;
     let mut config = parse(path, &text)?;
     config.cookies.read_secrets(running.map(|running| &running.cookies)).map_err(|mistake| vec![mistake])?;
     Ok(config)
+}
+
+/// The text of the regular file at `path`, which has at most `max_octets`: a pipe would be waited for, and a device
+/// may have no end.
+fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    // Looked at before it is opened: opening a pipe would wait as well.
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() {
+        let kind = if kind.is_dir() { "folder" } else { "pipe, socket or device" };
+        return refuse(format!("this is a {kind}, not a file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(max_octets + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > max_octets {
+        return refuse(format!("it has more than {} MiB, which no configuration has", max_octets >> 20));
+    }
+    Ok(text)
 }
 
 /// The configuration in `text`, which came from `path`, without what it names other files for.
@@ -196,11 +218,33 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_listens_nowhere_or_has_workers_without_end_is_a_mistake() {
+        let found = mistakes("[server]\nlisten = []\nworkers = 1025\n");
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].starts_with("weir.toml:2:10: name at least one address"), "{found:?}");
+        assert!(found[1].starts_with("weir.toml:3:11: write a number from 1 to 1024"), "{found:?}");
+    }
+
+    #[test]
     fn paths_are_relative_to_the_file() {
         let text = "[server]\nzones = \"z\"\n[[zone]]\nname = \"a\"\nfile = \"/b/a.zone\"\n";
         let config = parse(Path::new("/etc/weir/weir.toml"), text).expect("the text is right");
         assert_eq!(config.server.zones.as_deref(), Some(Path::new("/etc/weir/z")));
         assert_eq!(config.zone[0].file, Path::new("/b/a.zone"));
+    }
+
+    #[test]
+    fn what_is_no_file_or_has_no_end_is_not_read() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let long = folder.path().join("weir.toml");
+        std::fs::write(&long, "#".repeat(101)).expect("written");
+        for (path, why) in
+            [(Path::new("/dev/zero"), "device"), (folder.path(), "folder"), (long.as_path(), "more than")]
+        {
+            let error = read_text(path, 100).expect_err("it is refused").to_string();
+            assert!(error.contains(why), "{}: {error}", path.display());
+        }
+        assert_eq!(read_text(&long, 101).expect("it is short enough").len(), 101);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -32,6 +33,27 @@ macro_rules! deserialize_from_text {
             }
         })+
     };
+}
+
+/// Most UDP workers: there are hosts with hundreds of CPUs, and none with more.
+pub(crate) const MAX_WORKERS: usize = 1024;
+
+/// How many UDP workers: a number, or `auto` for one a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Workers(pub(crate) Option<NonZeroUsize>);
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Workers, String> {
+        if text == "auto" {
+            return Ok(Workers(None));
+        }
+        let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MAX_WORKERS);
+        number.map(|number| Workers(Some(number))).ok_or_else(|| {
+            format!("`{text}` is not a number of workers; write 1 to {MAX_WORKERS}, or `auto`")
+        })
+    }
 }
 
 deserialize_from_text!(
@@ -125,13 +147,26 @@ fn split_unit(text: &str) -> (&str, &str) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAddress(pub(crate) SocketAddr);
 
+impl ListenAddress {
+    /// Takes any address but IPv4 in the form of IPv6, which the sockets, being for IPv6 alone, cannot have.
+    fn of(address: SocketAddr) -> Result<ListenAddress, String> {
+        match address {
+            SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
+                let plain = SocketAddr::new(v6.ip().to_canonical(), v6.port());
+                Err(format!("`{address}` is an IPv4 address in the form of IPv6; write {plain}"))
+            }
+            _ => Ok(ListenAddress(address)),
+        }
+    }
+}
+
 impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ListenAddress, String> {
         let text = text.trim();
         if let Ok(address) = text.parse() {
-            return Ok(ListenAddress(address));
+            return ListenAddress::of(address);
         }
         let (ip, port) = match text.rsplit_once('@') {
             Some((ip, port)) => (ip, port.parse().ok()),
@@ -139,7 +174,7 @@ impl FromStr for ListenAddress {
         };
         let ip = ip.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         match (ip, port) {
-            (Some(ip), Some(port)) => Ok(ListenAddress(SocketAddr::new(ip, port))),
+            (Some(ip), Some(port)) => ListenAddress::of(SocketAddr::new(ip, port)),
             _ => Err(format!("`{text}` is not an address; write ip:port, [v6]:port or ip@port")),
         }
     }
@@ -193,13 +228,18 @@ impl FromStr for User {
             return Ok(User::Keep);
         }
         let (user, group) = text.split_once(':').unwrap_or((text, text));
-        if let (Ok(uid), Ok(gid)) = (user.parse(), group.parse()) {
-            return Ok(User::Ids { uid, gid });
+        let of_numbers = match (user.parse(), group.parse()) {
+            (Ok(uid), Ok(gid)) => Some(User::Ids { uid, gid }),
+            _ => user_in(&std::fs::read_to_string("/etc/passwd").unwrap_or_default(), text),
+        };
+        match of_numbers {
+            // To the kernel this number means that nothing is to be changed (setresuid(2)).
+            Some(User::Ids { uid: u32::MAX, .. } | User::Ids { gid: u32::MAX, .. }) => {
+                Err(format!("`{text}` is nobody's: {} is no user and no group", u32::MAX))
+            }
+            Some(user) => Ok(user),
+            None => Err(format!("`{text}` is not a user; write UID:GID, a name from /etc/passwd, or `keep`")),
         }
-        let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        user_in(&known, text).ok_or_else(|| {
-            format!("`{text}` is not a user; write UID:GID, a name from /etc/passwd, or `keep`")
-        })
     }
 }
 
@@ -299,6 +339,8 @@ impl FromStr for ZoneName {
 
     fn from_str(text: &str) -> Result<ZoneName, String> {
         match NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)) {
+            // It stands for an origin, and there is none here.
+            _ if text == "@" => Err("`@` is not the name of a zone; the root is `.`".to_owned()),
             Ok(name) => Ok(ZoneName(name.name().fold())),
             Err(error) => Err(format!("`{text}` is not the name of a zone: {error}")),
         }
@@ -322,6 +364,16 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_a_number_within_bounds_or_auto() {
+        let workers = |text: &str| text.parse::<Workers>().map(|workers| workers.0.map(NonZeroUsize::get));
+        assert_eq!(workers("auto"), Ok(None));
+        assert_eq!(workers("1024"), Ok(Some(1024)));
+        for wrong in ["", "0", "-1", "1025", "18446744073709551615", "99999999999999999999", "two"] {
+            assert!(workers(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn durations_carry_their_unit() {
         let span = |text: &str| text.parse::<Span>().map(|span| span.0);
         assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
@@ -341,7 +393,15 @@ mod tests {
         assert_eq!(address("::1@5300").as_deref(), Ok("[::1]:5300"));
         assert_eq!(address("192.0.2.1").as_deref(), Ok("192.0.2.1:53"));
         assert_eq!(address("::").as_deref(), Ok("[::]:53"));
-        for wrong in ["", "localhost:53", "127.0.0.1:", "127.0.0.1@66000", ":53"] {
+        for wrong in [
+            "",
+            "localhost:53",
+            "127.0.0.1:",
+            "127.0.0.1@66000",
+            ":53",
+            "[::ffff:127.0.0.1]:53",
+            "::ffff:7f00:1",
+        ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
     }
@@ -351,7 +411,11 @@ mod tests {
         assert_eq!("65532".parse(), Ok(User::Ids { uid: 65532, gid: 65532 }));
         assert_eq!("1000:100".parse(), Ok(User::Ids { uid: 1000, gid: 100 }));
         assert_eq!("keep".parse(), Ok(User::Keep));
-        assert!("no such user".parse::<User>().is_err());
+        for wrong in
+            ["no such user", "", "-1", "-1:-1", "4294967295:4294967295", "0:4294967295", "4294967295"]
+        {
+            assert!(wrong.parse::<User>().is_err(), "{wrong}");
+        }
         let passwd = "root:x:0:0:root:/root:/bin/sh\nweir:x:990:991::/:/bin/false\n";
         assert_eq!(user_in(passwd, "weir"), Some(User::Ids { uid: 990, gid: 991 }));
         assert_eq!(user_in(passwd, "wei"), None);
