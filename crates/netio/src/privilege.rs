@@ -69,6 +69,11 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// More than one thread, or a call that failed half-way; do not go on then.
 pub fn drop_to(uid: uid_t, gid: gid_t) -> Result<Outcome, PrivilegeError> {
     require_one_thread()?;
+    // To setresuid(2) this means that nothing is to be changed: root would stay, and nobody would know.
+    if uid == uid_t::MAX || gid == gid_t::MAX {
+        let source = io::Error::from_raw_os_error(libc::EINVAL);
+        return Err(PrivilegeError::Call { call: "no user and no group has the number 4294967295", source });
+    }
     if !is_root() {
         clear_ambient();
         clear_capabilities()?;

@@ -85,6 +85,11 @@ fn explain(error: &NetError) -> String {
         }
         NetError::AddressUnavailable { .. } => "; `ip address` shows those there are",
         NetError::Ipv6Unavailable { .. } => "; leave the address out of --listen",
+        // EMFILE and ENFILE, of which std makes no kind of its own.
+        NetError::Call { source, .. } if matches!(source.raw_os_error(), Some(23 | 24)) => {
+            "; every worker has a socket for each address and transport: allow more files (`ulimit -n`, LimitNOFILE= \
+             of the unit), or start fewer workers with --workers"
+        }
         NetError::Call { .. } => "",
     };
     format!("cannot listen: {error}{advice}")
