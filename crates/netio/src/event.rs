@@ -50,6 +50,15 @@ impl AsFd for EventFd {
     }
 }
 
+/// Whether `fd` takes a few octets at once: a pipe that does takes `PIPE_BUF` of them (pipe(7)). Files always do.
+pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    let mut wanted = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the kernel reads and writes one structure, a local that outlives the call, which does not wait.
+    let n_ready = unsafe { libc::poll(&raw mut wanted, 1, 0) };
+    // An error or a reader that is gone is found out by writing.
+    n_ready == 1
+}
+
 fn ignore_would_block(result: libc::ssize_t) -> io::Result<()> {
     if result >= 0 {
         return Ok(());
@@ -61,6 +70,18 @@ fn ignore_would_block(result: libc::ssize_t) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_pipe_is_not_writable() {
+        use std::io::Write;
+        let (_reader, mut writer) = io::pipe().unwrap();
+        let mut n_written = 0;
+        while is_writable(writer.as_fd()) {
+            n_written += writer.write(&[0; 4096]).unwrap();
+            assert!(n_written < 64 << 20, "a pipe holds no more than that");
+        }
+        assert!(n_written > 0);
+    }
 
     #[test]
     fn a_notification_is_seen_once_through_any_handle() {

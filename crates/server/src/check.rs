@@ -1,6 +1,6 @@
 //! `weir checkzone` and `weir checkconf`: read everything, report all that is wrong, start nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use weir_wire::name::{FoldedBuf, HashSeed};
@@ -11,6 +11,7 @@ use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
 use crate::config::{self, Config, Mistake, ZoneName};
 use crate::failure::Failure;
 use crate::library::{Found, Source, Sources, load, load_all, load_from_stdin, n_threads};
+use crate::print;
 
 /// Reads one zone file.
 pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
@@ -22,11 +23,10 @@ pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
     };
     let Some(zone) = loaded.zone else { return Err(Failure::of_lines(loaded.findings)) };
     for warning in &loaded.findings {
-        eprintln!("{warning}");
+        print::err(warning);
     }
-    println!("{}", loaded_line(&origin, &zone));
-    println!("OK");
-    Ok(())
+    print::out(loaded_line(&origin, &zone))?;
+    print::out("OK")
 }
 
 /// `zone example.com/IN: loaded serial 7`, the root as a dot.
@@ -49,7 +49,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<PathBuf>,
+    file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,16 +63,21 @@ struct Line {
 #[derive(Debug, Serialize)]
 struct ZoneLine {
     name: String,
-    file: PathBuf,
+    file: String,
     serial: u32,
     records: u64,
+}
+
+/// A path as JSON can hold it: what is not UTF-8 is replaced.
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 impl From<Mistake> for Line {
     fn from(mistake: Mistake) -> Line {
         let text = mistake.to_string();
         let (line, column) = mistake.place.unzip();
-        Line { file: Some(mistake.path), line, column, message: mistake.message, text }
+        Line { file: Some(lossy(&mistake.path)), line, column, message: mistake.message, text }
     }
 }
 
@@ -80,7 +85,7 @@ impl From<&Diagnostic> for Line {
     fn from(finding: &Diagnostic) -> Line {
         let number = |n: u32| usize::try_from(n).ok().filter(|n| *n > 0);
         Line {
-            file: Some(finding.file.to_path_buf()),
+            file: Some(lossy(&finding.file)),
             line: number(finding.line),
             column: number(finding.column),
             message: finding.message.clone(),
@@ -103,17 +108,14 @@ pub(crate) fn checkconf(args: &CheckconfArgs) -> Result<(), Failure> {
         Err(mistakes) => report.errors.extend(mistakes.into_iter().map(Line::from)),
     }
     if args.json {
-        print_json(&report);
+        print_json(&report)?;
     } else {
-        report.warnings.iter().for_each(|warning| eprintln!("{}", warning.text));
-        report.loaded_lines.iter().for_each(|line| println!("{line}"));
+        report.warnings.iter().for_each(|warning| print::err(&warning.text));
+        report.loaded_lines.iter().try_for_each(print::out)?;
     }
     match report.errors.as_slice() {
         [] if args.json => Ok(()),
-        [] => {
-            println!("OK");
-            Ok(())
-        }
+        [] => print::out("OK"),
         errors => Err(Failure::of_lines(errors.iter().map(|error| &error.text))),
     }
 }
@@ -139,7 +141,7 @@ fn check_zones(sources: &Sources, report: &mut Report) {
             report.loaded_lines.push(loaded_line(&source.origin, &zone));
             report.zones.push(ZoneLine {
                 name: source.origin.to_string(),
-                file: source.path.clone(),
+                file: lossy(&source.path),
                 serial: zone.serial(),
                 records: zone.n_records(),
             });
@@ -147,10 +149,8 @@ fn check_zones(sources: &Sources, report: &mut Report) {
     }
 }
 
-fn print_json(report: &Report) {
-    match serde_json::to_string_pretty(report) {
-        Ok(text) => println!("{text}"),
-        // Paths that are not UTF-8 cannot be written as JSON.
-        Err(error) => eprintln!("the report cannot be written as JSON: {error}"),
-    }
+fn print_json(report: &Report) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::new(format!("the report cannot be written as JSON: {error}")))?;
+    print::out_text(&(text + "\n"))
 }

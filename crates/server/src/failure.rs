@@ -5,6 +5,7 @@ use std::fmt;
 use tracing::error;
 
 use crate::config::Mistake;
+use crate::print;
 
 /// The lines to show before exit code 1.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Failure {
             if tracing::dispatcher::has_been_set() {
                 error!("{line}");
             } else {
-                eprintln!("{line}");
+                print::err(line);
             }
         }
     }

@@ -3,11 +3,13 @@
 //! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
 //! is a query's way over UDP and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
 //! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
-//! [`health`] and [`tune`] are the commands that serve nothing.
+//! [`health`] and [`tune`] are the commands that serve nothing, and [`print`] is how they speak.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+
+use clap::Parser;
 
 mod cache;
 mod check;
@@ -21,6 +23,7 @@ mod library;
 mod listen;
 mod log;
 mod metrics;
+mod print;
 mod reload;
 mod responder;
 mod serve;
@@ -34,7 +37,7 @@ use failure::Failure;
 fn main() -> ExitCode {
     weir_netio::memory::return_large_blocks();
     // Wrong usage ends here, with exit code 2.
-    let cli = Cli::read();
+    let cli = Cli::parse();
     let outcome = match &cli.command {
         Command::Serve(args) => serve::serve(args),
         Command::Checkzone(args) => check::checkzone(args),
@@ -42,17 +45,18 @@ fn main() -> ExitCode {
         Command::Healthcheck(args) => healthcheck(args),
         Command::Tune(args) => tune::tune(args),
     };
-    match outcome {
+    let code = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();
             ExitCode::FAILURE
         }
-    }
+    };
+    log::finish();
+    code
 }
 
 fn healthcheck(args: &cli::HealthcheckArgs) -> Result<(), Failure> {
     let address = health::check(args).map_err(Failure::new)?;
-    println!("{address} answers");
-    Ok(())
+    print::out(format_args!("{address} answers"))
 }

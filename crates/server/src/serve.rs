@@ -6,7 +6,7 @@
 //! rights are dropped, by threads that are gone when that happens.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use weir_netio::affinity;
 use weir_netio::privilege::{self, Outcome};
 use weir_netio::reuseport::{self, Opened, WorkerSockets};
@@ -66,6 +66,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     // Waits for every thread that it started.
     drop(before_rights_drop);
     drop_rights(config.server.user)?;
+    log::write().map_err(|error| no_thread("the log", &error))?;
     info!(
         "weir {} with {} workers, ingress {}",
         env!("CARGO_PKG_VERSION"),
@@ -74,6 +75,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     );
 
     let counters = Arc::new(counters(&cpus, &opened));
+    // The workers, as many for TCP, and one for what takes long.
+    try_threads(2 * cpus.len() + 1)?;
     let runtime = runtime(cpus.len())?;
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
@@ -102,9 +105,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
 /// A panic in any thread ends the process, in debug builds as in release builds: a server that lost a worker would go
 /// on without a share of its queries, and whoever started it could not tell.
 fn end_on_panic() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
+    std::panic::set_hook(Box::new(|panic| {
+        log::panicked(panic);
+        log::finish();
         std::process::abort();
     }));
 }
@@ -196,7 +199,7 @@ fn runtime(n_threads: usize) -> Result<Runtime, Failure> {
         .thread_name("weir-tcp")
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(format!("threads cannot be started: {error}")))
+        .map_err(|error| no_thread("TCP", &error))
 }
 
 fn serve_http(
@@ -209,7 +212,11 @@ fn serve_http(
     let address = listener.local_addr().map_err(wrong)?;
     let _in_runtime = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).map_err(wrong)?;
-    runtime.spawn(http::serve(listener, counters, http::Limits::default()));
+    runtime.spawn(async move {
+        if let Err(error) = http::serve(listener, counters).await {
+            error!("metrics are served no longer: {error}");
+        }
+    });
     log::metrics(config.log.format, address);
     Ok(())
 }
@@ -371,6 +378,26 @@ impl EndSignals {
     }
 }
 
+/// Whether `n_threads` more threads can run at once. Asked before the runtime is started, which panics if not.
+fn try_threads(n_threads: usize) -> Result<(), Failure> {
+    let gate = Mutex::new(());
+    std::thread::scope(|scope| {
+        let closed = gate.lock();
+        let tried: io::Result<Vec<_>> = (0..n_threads)
+            .map(|_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())))
+            .collect();
+        drop(closed);
+        tried.map(drop).map_err(|error| no_thread(&format!("each of {n_threads} tasks"), &error))
+    })
+}
+
+fn no_thread(whose: &str, error: &io::Error) -> Failure {
+    Failure::new(format!(
+        "there is no thread for {whose}: {error}; allow more (`ulimit -u`, pids limit of the container, \
+         TasksMax= of the unit), or start fewer with --workers"
+    ))
+}
+
 fn start_worker(worker: Worker, failed: mpsc::UnboundedSender<String>) -> Result<JoinHandle<()>, Failure> {
     let number = worker.number;
     std::thread::Builder::new()
@@ -381,5 +408,5 @@ fn start_worker(worker: Worker, failed: mpsc::UnboundedSender<String>) -> Result
                 let _ = failed.send(format!("worker {number} cannot go on: {error}; start weir anew"));
             }
         })
-        .map_err(|error| Failure::new(format!("worker {number} cannot be started: {error}")))
+        .map_err(|error| no_thread(&format!("worker {number}"), &error))
 }

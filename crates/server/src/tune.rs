@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::TuneArgs;
 use crate::failure::Failure;
+use crate::print;
 
 mod device;
 mod system;
@@ -47,18 +48,19 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
             }
         }
     }
-    print!("{}", Table(&settings));
+    print::out_text(&Table(&settings).to_string())?;
     for line in system::losses(&host) {
-        println!("{line}");
+        print::out(line)?;
     }
     if args.apply {
         return apply(&settings);
     }
     match settings.iter().filter(|setting| setting.better.is_some()).count() {
-        0 => println!("Nothing to change."),
-        n => println!("{n} could be better: `weir tune --apply` sets them until the next boot."),
+        0 => print::out("Nothing to change."),
+        n => print::out(format_args!(
+            "{n} could be better: `weir tune --apply` sets them until the next boot."
+        )),
     }
-    Ok(())
 }
 
 /// Writes what would be better, and says what it wrote.
@@ -69,7 +71,7 @@ fn apply(settings: &[Setting]) -> Result<(), Failure> {
         let Some(better) = &setting.better else { continue };
         match fs::write(&setting.path, format!("{better}\n")) {
             Ok(()) => {
-                println!("{}: {} -> {better}", setting.name, setting.now);
+                print::out(format_args!("{}: {} -> {better}", setting.name, setting.now))?;
                 n_changed += 1;
             }
             Err(error) => failed.push(format!(
@@ -79,7 +81,7 @@ fn apply(settings: &[Setting]) -> Result<(), Failure> {
             )),
         }
     }
-    println!("{n_changed} changed, until the next boot.");
+    print::out(format_args!("{n_changed} changed, until the next boot."))?;
     if failed.is_empty() { Ok(()) } else { Err(Failure::of_lines(failed)) }
 }
 

@@ -145,56 +145,54 @@ fn version_and_help_are_exit_code_0() {
 }
 
 #[test]
-fn a_variable_that_is_empty_counts_as_not_set() {
-    const VARIABLES: [&str; 12] = [
-        "WEIR_CONFIG",
-        "WEIR_ZONES",
-        "WEIR_LISTEN",
-        "WEIR_WORKERS",
-        "WEIR_INGRESS",
-        "WEIR_METRICS",
-        "WEIR_CACHE_SIZE",
-        "WEIR_USER",
-        "WEIR_LOG_FORMAT",
-        "WEIR_LOG_LEVEL",
-        "WEIR_SERVER",
-        "WEIR_JSON",
-    ];
+fn an_output_that_takes_nothing_is_an_exit_code_and_no_panic() {
     let place = folder();
-    fs::create_dir(place.path().join("zones")).unwrap();
-    write_zone(&place.path().join("zones"), "example.com", &zone(1, "192.0.2.1"));
-    let all_empty = |command: &mut Command| {
-        command.envs(VARIABLES.map(|name| (name, ""))).current_dir(place.path());
+    let good = write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let check = |file: &std::path::Path| {
+        let mut command = weir();
+        command.args(["checkzone", "example.com"]).arg(file).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
     };
-    let mut checkconf = weir();
-    all_empty(&mut checkconf);
-    let ran = run(checkconf.arg("checkconf"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let output = check(&good).stdout(full()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.starts_with("standard output: "), "{said}");
 
+    // Whoever has read enough is no failure.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(check(&good).stdout(writer).status().unwrap().code(), Some(0));
+
+    let missing = place.path().join("missing.zone");
+    assert_eq!(check(&missing).stderr(full()).status().unwrap().code(), Some(1));
     let mut serve = weir();
-    all_empty(&mut serve);
-    let server = Server::start_command(
-        {
-            serve.arg("serve");
-            serve
-        },
-        &[],
-    );
-    let mut healthcheck = weir();
-    all_empty(&mut healthcheck);
-    let ran = run(healthcheck.arg("healthcheck").env("WEIR_SERVER", server.address.to_string()));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    server.stop();
+    serve.args(["serve", "--zones"]).arg(&missing).args(["--listen", "127.0.0.1:0", "--metrics", "off"]);
+    assert_eq!(serve.stdin(Stdio::null()).stderr(full()).status().unwrap().code(), Some(1));
 }
 
 #[test]
-fn the_report_of_checkconf_is_json_when_the_environment_says_so() {
+fn a_files_name_forges_no_line_and_need_not_be_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
     let place = folder();
     write_zone(place.path(), "good.test", &zone(5, "192.0.2.1"));
+    for name in [&b"x\nOK\x1b[2J.zone"[..], b"\xff.zone"] {
+        fs::write(place.path().join(std::ffi::OsStr::from_bytes(name)), "nonsense\n").unwrap();
+    }
     let config = place.path().join("weir.toml");
     fs::write(&config, "[server]\nzones = \".\"\n").unwrap();
-    for (value, is_json) in [("true", true), ("1", true), ("false", false), ("", false)] {
-        let ran = run(weir().arg("checkconf").env("WEIR_CONFIG", &config).env("WEIR_JSON", value));
-        assert_eq!((ran.code, ran.stdout.starts_with('{')), (Some(0), is_json), "{value}: {}", ran.stderr);
-    }
+    let ran = run(weir().arg("checkconf").arg(&config));
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.lines().all(|line| line.starts_with(&*place.path().to_string_lossy())),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("x\\x0aOK\\x1b[2J.zone"), "{}", ran.stderr);
+
+    let ran = run(weir().args(["checkconf", "--json"]).arg(&config));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let files: Vec<&str> =
+        report["errors"].as_array().unwrap().iter().filter_map(|error| error["message"].as_str()).collect();
+    assert!(files.iter().any(|message| message.contains('\u{fffd}')), "{report}");
 }
