@@ -298,6 +298,9 @@ impl House {
         let (alive, connections) = mpsc::channel(1);
         let _in_runtime = self.runtime.enter();
         for listener in listeners {
+            if let Err(error) = tcp::memory::bound(&listener, self.limits.write_timeout) {
+                warn!("clients that take no answers hold memory of the kernel without bounds: {error}");
+            }
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|error| Failure::new(format!("TCP connections cannot be accepted: {error}")))?;
             self.runtime.spawn(Arc::clone(&service).accept(listener, is_stopping.clone(), alive.clone()));

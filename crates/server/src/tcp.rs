@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
-use tracing::warn;
 
 mod budget;
 mod leave;
+pub(crate) mod memory;
 mod seats;
 mod turn;
 
@@ -25,7 +25,6 @@ use self::leave::Reason;
 use self::seats::{Seat, Seats};
 use self::turn::{Backlog, Context, Desk, Turn};
 use crate::counters::Counters;
-use crate::log::Seldom;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// Octets that all connections together may hold over for slow clients, beside the first few of each.
@@ -59,9 +58,6 @@ pub(crate) struct Service {
     /// Threads that have a desk, for each to find its own counters.
     n_desks: AtomicUsize,
 }
-
-/// Lines about connections that cannot be accepted.
-static ACCEPT_ERRORS: Seldom = Seldom::new();
 
 thread_local! {
     /// The desk of this thread and the index of its counters. A process runs one service.
@@ -119,6 +115,9 @@ impl Service {
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let end = service.run(&stream, &seat, stopping).await;
+            if matches!(end, End::Unread | End::MadeRoom(_)) {
+                memory::abandon(&stream);
+            }
             // The client's end first: a free seat says that the connection is gone.
             drop(stream);
             drop(seat);
@@ -132,11 +131,6 @@ impl Service {
         self.counters.tcp.accept_errors.add_shared(1);
         let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
         if !gone {
-            if ACCEPT_ERRORS.is_due() {
-                warn!(
-                    "a TCP connection cannot be accepted: {error}; the one that was idle longest is closed for it"
-                );
-            }
             self.seats.evict_longest_idle();
             sleep(ACCEPT_PAUSE).await;
         }
@@ -148,7 +142,7 @@ impl Service {
         match end {
             End::Done => tcp.closed.add_shared(1),
             End::TimedOut => tcp.timed_out.add_shared(1),
-            End::Failed => tcp.failed.add_shared(1),
+            End::Failed | End::Unread => tcp.failed.add_shared(1),
             End::MadeRoom(Reason::Cap) => tcp.evicted.add_shared(1),
             End::MadeRoom(Reason::Memory) => tcp.out_of_memory.add_shared(1),
         }
@@ -211,8 +205,10 @@ impl Service {
                 Turn::Again => tokio::task::yield_now().await,
                 Turn::Blocked => {
                     let written = timeout(self.limits.write_timeout, write_out(stream, backlog)).await;
-                    if !matches!(written, Ok(Ok(()))) {
-                        return Some(End::Failed);
+                    match written {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return Some(End::Failed),
+                        Err(_) => return Some(End::Unread),
                     }
                 }
                 Turn::Finished => return Some(End::Done),
@@ -256,6 +252,8 @@ enum End {
     Done,
     TimedOut,
     MadeRoom(Reason),
+    /// The client did not take its answers in time.
+    Unread,
     Failed,
 }
 

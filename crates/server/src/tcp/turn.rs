@@ -209,7 +209,13 @@ impl Desk {
     ) -> io::Result<Answered> {
         let mut out = Outgoing { buffer: &mut self.output, filled: 0, written: 0 };
         let mut rest = self.input.get(..filled).unwrap_or(&[]);
-        while let Some((message, after)) = split_frame(rest)? {
+        loop {
+            let (message, after) = match split_frame(rest) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                // The queries before it have their answers all the same, as far as the client takes them.
+                Err(error) => return out.flush(stream).and(Err(error)),
+            };
             rest = after;
             if let Some((prefix, space)) = out.space().split_first_chunk_mut::<PREFIX_OCTETS>() {
                 let n_octets =
