@@ -30,7 +30,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Installs the subscriber for the whole process. A second call has no effect.
 ///
-/// Until [`write`] is called, whoever logs writes as well, as long as that takes no waiting: no thread may run while
+/// Until [`write()`] is called, whoever logs writes as well, as long as that takes no waiting: no thread may run while
 /// rights are dropped.
 pub(crate) fn start(config: &Log) {
     let level = match config.level {

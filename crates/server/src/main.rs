@@ -3,7 +3,7 @@
 //! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
 //! is a query's way over UDP and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
 //! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
-//! [`health`] and [`tune`] are the commands that serve nothing, and [`print`] is how they speak.
+//! [`health`] and [`tune`] are the commands that serve nothing, and [`mod@print`] is how they speak.
 
 #![forbid(unsafe_code)]
 
