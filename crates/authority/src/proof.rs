@@ -78,8 +78,10 @@ impl<'z> Page<'z, '_, '_> {
                 self.add_proof(wildcard_denial(chain, zone, closest_encloser));
             }
             Denial::Nsec3(chain) => {
-                self.prove_closest_encloser(chain, denied, skip);
-                self.add_proof(chain.at_wildcard(zone, &closest_encloser));
+                // Where that has no record, the wildcard is that of the ancestor that was proven to be the closest
+                // (RFC 5155 section 8.4).
+                let proven = self.prove_closest_encloser(chain, denied, skip).unwrap_or(closest_encloser);
+                self.add_proof(chain.at_wildcard(zone, &proven));
             }
         }
     }
@@ -97,7 +99,7 @@ impl<'z> Page<'z, '_, '_> {
             }
             (Denial::Nsec3(chain), Source::Name(node)) => self.prove_type_missing(chain, denied, node),
             (Denial::Nsec3(chain), Source::Wildcard { wildcard, skip, .. }) => {
-                self.prove_closest_encloser(chain, denied, skip);
+                let _ = self.prove_closest_encloser(chain, denied, skip);
                 self.add_proof(chain.matching(zone, &wildcard));
             }
         }
@@ -131,24 +133,31 @@ impl<'z> Page<'z, '_, '_> {
             None => {
                 let n_labels = node.owner(self.zone).folded().name().n_labels();
                 let skip = denied.name.n_labels().saturating_sub(n_labels);
-                self.prove_closest_encloser(chain, denied, skip + 1);
+                let _ = self.prove_closest_encloser(chain, denied, skip + 1);
             }
         }
     }
 
     /// RFC 5155 section 7.2.1: the closest encloser's record and the one that covers the next closer name. With
-    /// opt-out the closest encloser may have no record; then the closest ancestor with one stands in.
-    fn prove_closest_encloser(&mut self, chain: &'z Nsec3Chain, denied: Denied<'_>, skip: usize) {
+    /// opt-out the closest encloser may have no record; then the closest ancestor with one stands in. Yields which
+    /// one it is.
+    fn prove_closest_encloser(
+        &mut self,
+        chain: &'z Nsec3Chain,
+        denied: Denied<'_>,
+        skip: usize,
+    ) -> Option<Node<'z>> {
         let zone = self.zone;
         for skip in skip..=denied.origin_skip {
-            let ancestor = zone.ancestor(denied.name, skip, denied.origin_skip);
-            if let Some(nsec3) = ancestor.and_then(|ancestor| chain.matching(zone, &ancestor)) {
+            let Some(ancestor) = zone.ancestor(denied.name, skip, denied.origin_skip) else { continue };
+            if let Some(nsec3) = chain.matching(zone, &ancestor) {
                 self.add_proof(Some(nsec3));
                 let next_closer = denied.name.suffix(skip.saturating_sub(1));
                 self.add_proof(chain.covering(zone, next_closer));
-                return;
+                return Some(ancestor);
             }
         }
+        None
     }
 
     fn add_proof(&mut self, node: Option<Node<'_>>) {

@@ -81,13 +81,13 @@ pub const RULES: &[Rule] = &[
             matches!(case.rival, Kind::Bind | Kind::Nsd)
                 && is_referral(case.theirs)
                 && !case.theirs.is_truncated()
-                && has_no_room_for(case, case.theirs, &in_domain_glue_lacking(case, case.theirs))
+                && has_no_room_for(case, case.theirs, &addresses_lacking(case, case.theirs, |_, _| true))
         },
     },
     // RFC 9471, section 3.2: glue for sibling name servers may be left out when there is no room.
     Rule {
         name: "sibling-glue-without-room",
-        parts: &[Part::Additional],
+        parts: &[Part::Additional, Part::Truncation],
         holds: |case| {
             let lacking = |a: &Answer, b: &Answer| -> Vec<Record> {
                 b.additional.iter().filter(|r| !a.additional.contains(r)).cloned().collect()
@@ -117,10 +117,11 @@ pub const RULES: &[Rule] = &[
     // fit, without TC.
     Rule {
         name: "negative-soa-dropped",
-        parts: &[Part::Truncation],
+        parts: &[Part::Authority, Part::Truncation],
         holds: |case| {
+            // Names that Knot compresses less may be what keeps the record out: up to the length of the longest.
             case.rival == Kind::Knot
-                && case.ours.is_truncated()
+                && (case.ours.is_truncated() || case.ours.octets + 255 > case.room)
                 && case.theirs.authority.is_empty()
                 && case.theirs.answer.iter().all(is_alias)
         },
@@ -177,8 +178,11 @@ pub const RULES: &[Rule] = &[
     // RFC 4035, section 3.1.4.1: of the types at a cut, DS alone is the parent's to answer. BIND answers NSEC as well.
     Rule {
         name: "nsec-at-a-cut",
-        parts: &[Part::Authoritative, Part::Answer, Part::Authority, Part::Additional],
-        holds: |case| case.rival == Kind::Bind && case.query.rtype == NSEC && is_referral(case.ours),
+        parts: &[Part::Authoritative, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
+        holds: |case| {
+            let is_cut = case.zone.cut_above(&last_name(case)).is_some();
+            case.rival == Kind::Bind && case.query.rtype == NSEC && is_cut
+        },
     },
     // RFC 1034, section 4.3.2, step 3a: all RRs that match QTYPE. Knot answers RRSIG with one RRset's signatures.
     Rule {
@@ -195,7 +199,7 @@ pub const RULES: &[Rule] = &[
     // what the DNAME's own target has of the type.
     Rule {
         name: "more-with-yxdomain",
-        parts: &[Part::Answer, Part::Authority, Part::Truncation],
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional, Part::Truncation],
         holds: |case| {
             case.rival == Kind::Knot
                 && case.ours.rcode() == 6
@@ -231,13 +235,13 @@ pub const RULES: &[Rule] = &[
     // RFC 5155, section 7.2.8: the owners of NSEC3 records are no names of the zone. NSD takes them for closest enclosers.
     Rule {
         name: "names-of-nsec3-records",
-        parts: &[Part::Authority, Part::Truncation],
-        holds: |case| case.rival == Kind::Nsd && case.query.dnssec_ok && is_below_nsec3_owner(case),
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional, Part::Truncation],
+        holds: |case| matches!(case.rival, Kind::Nsd | Kind::Knot) && is_below_nsec3_owner(case),
     },
     // RFC 1034, section 4.3.2, step 3a: an alias is followed for a question for NSEC3 as well. NSD says that there is no data.
     Rule {
         name: "nsec3-at-an-alias",
-        parts: &[Part::Answer, Part::Authority, Part::Additional, Part::Rcode],
+        parts: &[Part::Answer, Part::Authority, Part::Additional, Part::Rcode, Part::Truncation],
         holds: |case| {
             case.rival == Kind::Nsd
                 && case.query.rtype == NSEC3
@@ -251,7 +255,7 @@ pub const RULES: &[Rule] = &[
         parts: &[Part::Authority, Part::Truncation],
         holds: |case| {
             case.rival == Kind::Nsd
-                && case.query.name.is_wildcard()
+                && last_name(case).is_wildcard()
                 && case.zone.has_type(&case.zone.origin, NSEC3PARAM)
                 && case.theirs.authority.iter().any(|r| r.rtype == NSEC3)
         },
@@ -268,6 +272,68 @@ pub const RULES: &[Rule] = &[
                 && case.theirs.authority.iter().any(|r| r.rtype == NSEC)
         },
     },
+    // RFC 4034, section 6.1: what lies below a label that sorts before the asterisk does so too. NSD gives that label's own
+    // NSEC record to deny the wildcard, which does not cover it.
+    Rule {
+        name: "labels-before-the-asterisk",
+        parts: &[Part::Authority, Part::Truncation],
+        holds: |case| case.rival == Kind::Nsd && case.query.dnssec_ok && has_labels_before_asterisk(case),
+    },
+    // RFC 5155, section 7.2.5: no data at a wildcard takes the proof of the closest encloser as well. NSD leaves its record
+    // out for some wildcards.
+    Rule {
+        name: "closest-encloser-of-a-wildcard",
+        parts: &[Part::Authority, Part::Truncation],
+        holds: |case| {
+            let name = last_name(case);
+            let wildcard = case.zone.closest_encloser(&name).child(b"*");
+            let ours = &case.ours.authority;
+            case.rival == Kind::Nsd
+                && case.query.dnssec_ok
+                && case.zone.has_type(&case.zone.origin, NSEC3PARAM)
+                && case.zone.exists(&wildcard)
+                && !case.zone.exists(&name)
+                && (case.ours.is_truncated() || case.theirs.authority.iter().all(|r| ours.contains(r)))
+        },
+    },
+    // RFC 5155, section 7.2.1: an empty non-terminal that is there for unsigned delegations alone has no NSEC3 record under
+    // opt-out, and the closest ancestor with one stands in. NSD leaves that one out, Knot sends NXDOMAIN without anything.
+    Rule {
+        name: "opt-out-empty-non-terminal",
+        parts: &[Part::Authoritative, Part::Authority, Part::Truncation],
+        holds: |case| {
+            let encloser = case.zone.closest_encloser(&last_name(case));
+            matches!(case.rival, Kind::Nsd | Kind::Knot)
+                && case.query.dnssec_ok
+                && case.zone.has_type(&case.zone.origin, NSEC3PARAM)
+                && !case.zone.owns_any(&encloser)
+        },
+    },
+    // RFC 6672, section 3.2: a DNAME that leads below itself is followed until the name grows too long. NSD stops after
+    // the first time, BIND says SERVFAIL after many.
+    Rule {
+        name: "dname-below-itself",
+        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Truncation],
+        holds: |case| {
+            let names = [case.query.name.clone(), last_name(case)];
+            matches!(case.rival, Kind::Nsd | Kind::Bind)
+                && names.iter().any(|name| case.zone.is_below_growing_dname(name))
+        },
+    },
+    // RFC 1034, section 4.3.3: a wildcard makes answers of authoritative data. Knot and NSD make addresses of name servers
+    // of it as well, even below another cut.
+    Rule {
+        name: "addresses-from-wildcards",
+        parts: &[Part::Additional],
+        holds: |case| {
+            let theirs = case.theirs.additional.iter();
+            let exact: Vec<Record> = theirs.filter(|r| case.zone.exists(&r.owner)).cloned().collect();
+            matches!(case.rival, Kind::Knot | Kind::Nsd)
+                && is_referral(case.ours)
+                && exact.len() < case.theirs.additional.len()
+                && same_set(&exact, &case.ours.additional)
+        },
+    },
     // RFC 4035, section 3.1.1: addresses in the additional section go with their signatures, or may go without when both
     // have no room. Knot sends them without, Weir sends neither.
     Rule {
@@ -279,7 +345,7 @@ pub const RULES: &[Rule] = &[
             case.rival == Kind::Knot
                 && case.query.dnssec_ok
                 && case.ours.octets + 28 + signed > case.room
-                && case.ours.additional.iter().all(|r| case.theirs.additional.contains(r))
+                && case.ours.additional.iter().all(|r| r.rtype == RRSIG || case.theirs.additional.contains(r))
         },
     },
 ];
@@ -381,9 +447,32 @@ fn has_loop(records: &[Record]) -> bool {
     })
 }
 
-/// True if the name asked for is at or below the owner of an NSEC3 record.
-fn is_below_nsec3_owner(case: &Case<'_>) -> bool {
+/// The name that the aliases of our answer lead to: the one that proofs are about.
+fn last_name(case: &Case<'_>) -> Name {
     let mut name = case.query.name.clone();
+    for _ in &case.ours.answer {
+        let alias = case.ours.answer.iter().find(|r| r.rtype == CNAME && r.owner == name);
+        match alias {
+            Some(alias) => name = questions::target(&alias.rdata),
+            None => break,
+        }
+    }
+    name
+}
+
+/// True if a label right below the closest encloser, or below the wildcard there, sorts before the asterisk.
+fn has_labels_before_asterisk(case: &Case<'_>) -> bool {
+    let encloser = case.zone.closest_encloser(&last_name(case));
+    let wildcard = encloser.child(b"*");
+    [encloser, wildcard].iter().any(|name| case.zone.has_child_before_wildcard(name))
+}
+
+/// True if the name asked for, or the one that aliases lead to, is at or below the owner of an NSEC3 record.
+fn is_below_nsec3_owner(case: &Case<'_>) -> bool {
+    [case.query.name.clone(), last_name(case)].into_iter().any(|name| has_nsec3_owner_above(case, name))
+}
+
+fn has_nsec3_owner_above(case: &Case<'_>, mut name: Name) -> bool {
     while name != case.zone.origin && !name.0.is_empty() {
         if case.zone.has_type(&name, NSEC3) {
             return true;
@@ -395,20 +484,23 @@ fn is_below_nsec3_owner(case: &Case<'_>) -> bool {
 
 /// True if the closest encloser of the name asked for has a wildcard that owns nothing.
 fn is_made_by_empty_wildcard(case: &Case<'_>) -> bool {
-    let mut encloser = case.query.name.clone();
-    while !case.zone.exists(&encloser) && !encloser.0.is_empty() {
-        encloser = encloser.parent();
-    }
+    let name = last_name(case);
+    let encloser = case.zone.closest_encloser(&name);
     let wildcard = encloser.child(b"*");
-    encloser != case.query.name && case.zone.exists(&wildcard) && !case.zone.owns_any(&wildcard)
+    encloser != name && case.zone.exists(&wildcard) && !case.zone.owns_any(&wildcard)
 }
 
 /// The addresses that a referral lacks of name servers that lie in the delegated zone itself.
 fn in_domain_glue_lacking(case: &Case<'_>, answer: &Answer) -> Vec<Record> {
+    addresses_lacking(case, answer, |server, cut| server.is_at_or_below(cut))
+}
+
+/// The addresses that a referral lacks of those of its name servers that are `wanted`, given with the cut.
+fn addresses_lacking(case: &Case<'_>, answer: &Answer, wanted: fn(&Name, &Name) -> bool) -> Vec<Record> {
     let mut lacking = Vec::new();
     for ns in answer.authority.iter().filter(|r| r.rtype == 2) {
         let server = questions::target(&ns.rdata);
-        if server.is_at_or_below(&ns.owner) {
+        if wanted(&server, &ns.owner) {
             lacking.extend(case.zone.addresses(&server).filter(|a| !answer.additional.contains(a)).cloned());
         }
     }
@@ -417,10 +509,13 @@ fn in_domain_glue_lacking(case: &Case<'_>, answer: &Answer) -> Vec<Record> {
 
 /// True if one of the RRsets that these records are of did not fit in as well: a server may stop at the first.
 fn has_no_room_for(case: &Case<'_>, answer: &Answer, records: &[Record]) -> bool {
-    // With a compressed owner a record takes 12 octets and its data.
+    // With a compressed owner a record takes 12 octets and its data. A signature goes with it, of 64 octets behind 18 and
+    // the signer's name, when it is no glue.
+    let signature = 94 + case.zone.origin.wire_len();
     let size = |r: &Record| {
         let rrset = records.iter().filter(|other| (&other.owner, other.rtype) == (&r.owner, r.rtype));
-        rrset.map(|r| 12 + r.rdata.len()).sum::<usize>()
+        let is_signed = case.query.dnssec_ok && case.zone.cut_above(&r.owner).is_none();
+        rrset.map(|r| 12 + r.rdata.len()).sum::<usize>() + if is_signed { signature } else { 0 }
     };
     records.iter().any(|r| answer.octets + size(r) > case.room)
 }

@@ -4,15 +4,17 @@
 //! that a mistake in `weir-wire` cannot hide itself. A test that cannot do its work panics; nothing is skipped.
 //!
 //! Reading order: [`message`] (octets), [`client`] (asking), [`process`] (children), [`weir`] and [`rival`] (servers),
-//! [`questions`] (what to ask of a zone), [`compare`] (what counts as the same answer).
+//! [`questions`] (what to ask of a zone), [`generate`] and [`sign`] (zones to ask about), [`compare`] (what counts as the same answer).
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod compare;
+pub mod generate;
 pub mod message;
 pub mod process;
 pub mod questions;
 pub mod random;
 pub mod rdata;
 pub mod rival;
+pub mod sign;
 pub mod weir;

@@ -77,6 +77,28 @@ impl Zone {
         self.nodes.contains_key(name)
     }
 
+    /// The longest ancestor of a name that exists, or the name itself (RFC 4592, section 3.3.1).
+    pub fn closest_encloser(&self, name: &Name) -> Name {
+        let mut encloser = name.clone();
+        while !self.exists(&encloser) && !encloser.0.is_empty() {
+            encloser = encloser.parent();
+        }
+        encloser
+    }
+
+    /// True if there is a name right below `encloser` that sorts before the wildcard there.
+    pub fn has_child_before_wildcard(&self, encloser: &Name) -> bool {
+        self.nodes
+            .keys()
+            .any(|node| node.parent() == *encloser && node.0.first().is_some_and(|l| &l[..] < b"*"))
+    }
+
+    /// True if the name is below a DNAME whose target is below it as well.
+    pub fn is_below_growing_dname(&self, name: &Name) -> bool {
+        let mut dnames = self.dnames.iter();
+        dnames.any(|(owner, target)| name.is_at_or_below(owner) && target.is_at_or_below(owner))
+    }
+
     /// The highest delegation point at or above a name, the apex not counted.
     pub fn cut_above(&self, name: &Name) -> Option<Name> {
         let mut cut = None;
