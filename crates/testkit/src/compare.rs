@@ -492,7 +492,7 @@ fn is_made_by_empty_wildcard(case: &Case<'_>) -> bool {
 
 /// The addresses that a referral lacks of name servers that lie in the delegated zone itself.
 fn in_domain_glue_lacking(case: &Case<'_>, answer: &Answer) -> Vec<Record> {
-    addresses_lacking(case, answer, |server, cut| server.is_at_or_below(cut))
+    addresses_lacking(case, answer, Name::is_at_or_below)
 }
 
 /// The addresses that a referral lacks of those of its name servers that are `wanted`, given with the cut.
