@@ -192,7 +192,7 @@ impl<'z> Page<'z, '_, '_> {
             next = self.step(outcome, Denied { name: target, origin_skip })?;
         }
         // Whatever the last step was, the proofs of the wildcards on the way belong to the authority section.
-        self.push_proofs()
+        if self.dnssec_ok { self.push_proofs() } else { Ok(()) }
     }
 
     /// Whether the chain goes on at `target`, which stands at `subject`: in the same zone, or where the operator
@@ -413,7 +413,9 @@ impl<'z> Page<'z, '_, '_> {
             None if self.dnssec_ok => self.prove_unsigned_cut(name, cut),
             _ => {}
         }
-        self.push_proofs()?;
+        if self.dnssec_ok {
+            self.push_proofs()?;
+        }
         let is_in_domain = |node: &Node<'_>| node.covering().is_some_and(|covering| covering.is(&cut));
         // RFC 9471 section 3: a referral without all of its in-domain glue is truncated; sibling glue may be left out.
         let all_fit = self.push_addresses(ns, placed, is_in_domain);
@@ -425,6 +427,7 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     /// The SOA that tells how long the denial may be kept (RFC 2308 section 3).
+    #[inline]
     fn negative(&mut self) -> Result<(), Full> {
         match self.zone.negative_soa() {
             Some(soa) => self.push(Section::Authority, soa, self.apex).map(|_| ()),

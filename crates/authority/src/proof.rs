@@ -69,6 +69,7 @@ impl Proofs {
 impl<'z> Page<'z, '_, '_> {
     /// Proves that the name does not exist and that no wildcard stands in for it
     /// (RFC 4035 section 3.1.3.2, RFC 5155 section 7.2.2).
+    #[inline(never)]
     pub(crate) fn prove_name_error(&mut self, denied: Denied<'_>, closest_encloser: Node<'z>, skip: usize) {
         let zone = self.zone;
         match zone.denial() {
@@ -88,6 +89,7 @@ impl<'z> Page<'z, '_, '_> {
 
     /// Proves that the name exists, or its wildcard does, without the type asked for (RFC 4035 sections 3.1.3.1 and
     /// 3.1.3.4, RFC 5155 sections 7.2.3 to 7.2.5).
+    #[inline(never)]
     pub(crate) fn prove_no_data(&mut self, denied: Denied<'_>, source: Source<'z>) {
         let zone = self.zone;
         match (zone.denial(), source) {
@@ -107,6 +109,7 @@ impl<'z> Page<'z, '_, '_> {
 
     /// Proves that no closer name exists than the wildcard that answered (RFC 4035 section 3.1.3.3, RFC 5155
     /// section 7.2.6).
+    #[inline(never)]
     pub(crate) fn prove_expansion(&mut self, denied: Denied<'_>, skip: usize) {
         let zone = self.zone;
         match zone.denial() {
@@ -192,6 +195,7 @@ impl<'z> Page<'z, '_, '_> {
         None
     }
 
+    #[inline(never)]
     fn push_proof(&mut self, zone: &'z Zone, apex: Subject, node: Node<'z>) -> Result<(), Full> {
         let rtype = if matches!(zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
         let Some(rrset) = node.rrset(rtype) else { return Ok(()) };

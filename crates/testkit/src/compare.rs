@@ -127,13 +127,15 @@ pub const RULES: &[Rule] = &[
         },
     },
     // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets: BIND spells a long
-    // name once or twice more.
+    // name, the one asked for or that of a server, once or twice more.
     Rule {
         name: "fits-by-compression",
         parts: &[Part::Truncation],
         holds: |case| {
             let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
-            !uncut.is_truncated() && uncut.octets + (2 * case.query.name.wire_len()).max(32) > case.room
+            let servers = uncut.authority.iter().filter(|r| r.rtype == 2).map(|r| r.rdata.len());
+            let longest = servers.chain([case.query.name.wire_len(), 16]).max().unwrap_or_default();
+            !uncut.is_truncated() && uncut.octets + 2 * longest > case.room
         },
     },
     // RFC 6604, section 3: the response code is that of the last name of a chain, which an answer with TC may not have got
@@ -152,23 +154,25 @@ pub const RULES: &[Rule] = &[
         parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| has_loop(&case.ours.answer),
     },
-    // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer.
+    // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer; past 16, where
+    // Weir stops, BIND says SERVFAIL, and NSD goes on.
     Rule {
         name: "long-alias-chain",
-        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| {
             let n_aliases = |a: &Answer| a.answer.iter().filter(|r| r.rtype == CNAME).count();
-            case.rival == Kind::Knot
-                && n_aliases(case.theirs) >= 5
-                && n_aliases(case.ours) > n_aliases(case.theirs)
-                && case.theirs.answer.iter().all(|r| case.ours.answer.contains(r))
+            n_aliases(case.ours) >= 16
+                || case.rival == Kind::Knot
+                    && n_aliases(case.theirs) >= 5
+                    && n_aliases(case.ours) > n_aliases(case.theirs)
+                    && case.theirs.answer.iter().all(|r| case.ours.answer.contains(r))
         },
     },
     // RFC 1034, section 4.3.2, step 3a: an alias without NSEC is followed for a question for NSEC as for any other type.
     // Knot and BIND say that there is no data.
     Rule {
         name: "nsec-at-an-alias",
-        parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional],
+        parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| {
             matches!(case.rival, Kind::Bind | Kind::Knot)
                 && case.query.rtype == NSEC
@@ -209,16 +213,16 @@ pub const RULES: &[Rule] = &[
         },
     },
     // RFC 4035, section 3.1.3.3: the proof that no closer match than the wildcard exists. Knot leaves it out of answers to
-    // a question for NSEC.
+    // a question for NSEC, and where the name that was expanded starts with an asterisk itself.
     Rule {
         name: "wildcard-proof-with-nsec",
         parts: &[Part::Authority],
         holds: |case| {
             let is_proven = case.ours.authority.iter().any(|r| r.rtype == NSEC);
-            case.rival == Kind::Knot
-                && case.query.rtype == NSEC
-                && is_proven
-                && case.theirs.authority.is_empty()
+            let is_for_nsec = case.query.rtype == NSEC && is_proven && case.theirs.authority.is_empty();
+            let has_asterisk = case.ours.answer.iter().any(|r| r.rtype == CNAME && r.owner.is_wildcard());
+            let lacks = case.theirs.authority.iter().all(|r| case.ours.authority.contains(r));
+            case.rival == Kind::Knot && case.query.dnssec_ok && (is_for_nsec || has_asterisk && lacks)
         },
     },
     // RFC 4035, section 3.1.3.3: the same proof for the name that a DNAME led to. NSD covers another name than that.
@@ -324,7 +328,7 @@ pub const RULES: &[Rule] = &[
     // of it as well, even below another cut.
     Rule {
         name: "addresses-from-wildcards",
-        parts: &[Part::Additional],
+        parts: &[Part::Additional, Part::Truncation],
         holds: |case| {
             let theirs = case.theirs.additional.iter();
             let exact: Vec<Record> = theirs.filter(|r| case.zone.exists(&r.owner)).cloned().collect();
