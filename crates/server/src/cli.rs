@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{
     IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, User, Workers, ZoneName,
@@ -25,6 +26,31 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// What the arguments and the environment ask for. Wrong usage ends the process with exit code 2.
+    pub(crate) fn read() -> Cli {
+        let matches: ArgMatches = command().get_matches();
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The command line, in which a variable that is empty counts as one that is not set: in compose files, `WEIR_LISTEN=`
+/// is how a variable is passed on that nobody set.
+fn command() -> clap::Command {
+    let ignore_empty = |arg: Arg| match arg.get_env() {
+        Some(name) if std::env::var_os(name).is_some_and(|value| value.is_empty()) => {
+            arg.env(Resettable::Reset)
+        }
+        _ => arg,
+    };
+    let mut command = Cli::command();
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    for name in names {
+        command = command.mut_subcommand(name, |sub| sub.mut_args(ignore_empty));
+    }
+    command
+}
+
 /// What `weir` is asked to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -43,7 +69,8 @@ pub(crate) enum Command {
 /// Flags of `weir serve`; each may come from the environment as well.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "\
-Every flag has an environment variable; a flag overrides it, and both override the configuration file.
+Every flag has an environment variable; one that is empty counts as not set. A flag overrides it, and both
+override the configuration file.
 Without --config and --zones, /etc/weir/weir.toml is read if it is there, else ./zones is served.
 
 Examples:
@@ -140,7 +167,7 @@ pub(crate) struct CheckconfArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// Report as one JSON object on standard output
-    #[arg(long)]
+    #[arg(long, env = "WEIR_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
 }
 
@@ -180,7 +207,7 @@ pub(crate) struct TuneArgs {
     pub(crate) interface: Option<String>,
 
     /// Set what would be better, until the next boot; needs root
-    #[arg(long)]
+    #[arg(long, env = "WEIR_APPLY", value_parser = BoolishValueParser::new())]
     pub(crate) apply: bool,
 }
 
@@ -207,20 +234,20 @@ impl HealthcheckArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
-    fn every_flag_of_serve_has_its_environment_variable() {
-        let cli = Cli::command();
-        let serve = cli.find_subcommand("serve").expect("serve exists");
-        for flag in serve.get_arguments().filter(|flag| flag.get_id() != "help") {
-            let name = format!("WEIR_{}", flag.get_id().as_str().to_uppercase());
-            assert_eq!(flag.get_env().and_then(|env| env.to_str()), Some(name.as_str()));
+    fn every_flag_has_its_environment_variable() {
+        for command in Cli::command().get_subcommands() {
+            let flags = command.get_arguments().filter(|arg| !arg.is_positional());
+            for flag in flags.filter(|flag| flag.get_id() != "help") {
+                let name = format!("WEIR_{}", flag.get_id().as_str().to_uppercase());
+                assert_eq!(flag.get_env().and_then(|env| env.to_str()), Some(name.as_str()));
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct AnswerCounters {
     pub(crate) queries: Counter,
     /// Messages that got no answer on purpose: responses, and what has no whole header.
     pub(crate) silenced: Counter,
+    /// Queries that got no answer because there was no room for one.
+    pub(crate) no_room: Counter,
     /// Answers by response code; the last is for codes past the table.
     by_rcode: [Counter; N_RCODES + 1],
     /// Answers that came from the cache.
@@ -94,8 +96,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) batches: Counter,
     /// Datagrams from source port 0, which cannot be answered.
     pub(crate) port_zero: Counter,
-    /// Datagrams longer than a query may be.
-    pub(crate) overlong: Counter,
+    /// Datagrams longer than a query may be: they were cut, and answered with FORMERR.
+    pub(crate) cut: Counter,
     /// Answers that the kernel had no room for.
     pub(crate) send_dropped: Counter,
     /// Answers that the kernel refused for their destination.
@@ -112,7 +114,7 @@ impl WorkerCounters {
             answers: AnswerCounters::default(),
             batches: Counter::default(),
             port_zero: Counter::default(),
-            overlong: Counter::default(),
+            cut: Counter::default(),
             send_dropped: Counter::default(),
             send_failed: Counter::default(),
             kernel_drops: addresses.map(|address| (address, Counter::default())).collect(),

@@ -1,13 +1,15 @@
 //! Log lines on standard error, as text for people or as JSON for machines.
 //!
-//! Nothing is logged a packet: what happens often is counted (see [`crate::counters`]) and read at /metrics. Logging
-//! never waits for whoever reads the log (see [`queue`]).
+//! Nothing is logged a packet: what happens often is counted (see [`crate::counters`]) and read at /metrics. Of what
+//! should not happen at all, a [`Seldom`] lets one line a minute through. Logging never waits for whoever reads the log
+//! (see [`queue`]).
 
 use std::io::{self, IsTerminal, Write, stderr};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use tracing_subscriber::fmt::time::SystemTime;
@@ -145,5 +147,46 @@ pub(crate) fn metrics(format: LogFormat, address: SocketAddr) {
     match format {
         LogFormat::Text => info!("metrics on http://{address}/metrics"),
         LogFormat::Json => info!(%address, "metrics"),
+    }
+}
+
+/// Time between two lines about the same thing.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// Lets one line a minute through, whichever threads have something to say.
+#[derive(Debug)]
+pub(crate) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Nothing has been said yet.
+    pub(crate) const fn new() -> Seldom {
+        Seldom(Mutex::new(None))
+    }
+
+    /// Whether it is time for a line; whoever is told so has to write it.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due_at(Instant::now())
+    }
+
+    fn is_due_at(&self, now: Instant) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= SELDOM);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_thing_is_said_at_once_and_then_once_a_minute() {
+        let (seldom, start) = (Seldom::new(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let told: Vec<u64> = (0..=180).filter(|second| seldom.is_due_at(at(*second))).collect();
+        assert_eq!(told, [0, 60, 120, 180]);
     }
 }

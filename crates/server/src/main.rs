@@ -9,8 +9,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 mod cache;
 mod check;
 mod cli;
@@ -37,7 +35,7 @@ use failure::Failure;
 fn main() -> ExitCode {
     weir_netio::memory::return_large_blocks();
     // Wrong usage ends here, with exit code 2.
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let outcome = match &cli.command {
         Command::Serve(args) => serve::serve(args),
         Command::Checkzone(args) => check::checkzone(args),

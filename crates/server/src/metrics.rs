@@ -129,13 +129,19 @@ fn encode_losses(families: &mut Families<'_>, counters: &Counters) -> fmt::Resul
     let of_workers =
         |field: fn(&WorkerCounters) -> u64| sum(counters.workers.iter().map(|worker| field(worker)));
     let silenced = sum(all_answers(counters).map(|answers| answers.silenced.value()));
+    let no_room = sum(all_answers(counters).map(|answers| answers.no_room.value()));
+    families.counter(
+        "weir_overlong_queries",
+        "Datagrams over 2,048 octets, which are answered with FORMERR",
+        of_workers(|worker| worker.cut.value()),
+    )?;
     families.counters(
         "weir_dropped",
         "Messages and answers thrown away by the server, by reason",
         [
             ([("reason", "not_a_query")], silenced),
             ([("reason", "source_port_zero")], of_workers(|worker| worker.port_zero.value())),
-            ([("reason", "overlong")], of_workers(|worker| worker.overlong.value())),
+            ([("reason", "no_room")], no_room),
             ([("reason", "send_buffer_full")], of_workers(|worker| worker.send_dropped.value())),
             ([("reason", "send_refused")], of_workers(|worker| worker.send_failed.value())),
         ],

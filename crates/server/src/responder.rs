@@ -91,9 +91,11 @@ impl Responder {
         counters.queries.add(1);
         let Responder { transport, policy, scratch, cache } = self;
         let context = Context { transport: *transport, policy, client: arrival.client, now: arrival.now };
-        let received = weir_authority::receive(message, &context, scratch, out);
-        let answered = match received {
-            Received::Silence => None,
+        let answered = match weir_authority::receive(message, &context, scratch, out) {
+            Received::Silence => {
+                counters.silenced.add(1);
+                return 0;
+            }
             Received::Answered(answered) => Some(answered),
             Received::Query(query) => {
                 look_up(&query, &context, scratch, cache.as_ref(), zones, out, counters)
@@ -105,7 +107,7 @@ impl Responder {
                 answered.len
             }
             None => {
-                counters.silenced.add(1);
+                counters.no_room.add(1);
                 0
             }
         }

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use weir_netio::affinity;
 use weir_netio::privilege::{self, Outcome};
 use weir_netio::reuseport::{self, Opened, WorkerSockets};
@@ -212,11 +212,7 @@ fn serve_http(
     let address = listener.local_addr().map_err(wrong)?;
     let _in_runtime = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).map_err(wrong)?;
-    runtime.spawn(async move {
-        if let Err(error) = http::serve(listener, counters).await {
-            error!("metrics are served no longer: {error}");
-        }
-    });
+    runtime.spawn(http::serve(listener, counters, http::Limits::default()));
     log::metrics(config.log.format, address);
     Ok(())
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tracing::warn;
 
 mod budget;
 mod leave;
@@ -25,6 +26,7 @@ use self::leave::Reason;
 use self::seats::{Seat, Seats};
 use self::turn::{Backlog, Context, Desk, Turn};
 use crate::counters::Counters;
+use crate::log::Seldom;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// Octets that all connections together may hold over for slow clients, beside the first few of each.
@@ -58,6 +60,9 @@ pub(crate) struct Service {
     /// Threads that have a desk, for each to find its own counters.
     n_desks: AtomicUsize,
 }
+
+/// Lines about connections that cannot be accepted.
+static ACCEPT_ERRORS: Seldom = Seldom::new();
 
 thread_local! {
     /// The desk of this thread and the index of its counters. A process runs one service.
@@ -131,6 +136,11 @@ impl Service {
         self.counters.tcp.accept_errors.add_shared(1);
         let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
         if !gone {
+            if ACCEPT_ERRORS.is_due() {
+                warn!(
+                    "a TCP connection cannot be accepted: {error}; the one that was idle longest is closed for it"
+                );
+            }
             self.seats.evict_longest_idle();
             sleep(ACCEPT_PAUSE).await;
         }

@@ -18,6 +18,7 @@ use weir_netio::ingress::Ingress;
 use weir_netio::udp::UdpEngine;
 
 use crate::counters::{Counters, WorkerCounters};
+use crate::log::Seldom;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// The longest sleep without a query: how late a worker may notice that it has to stop.
@@ -94,7 +95,7 @@ impl Worker {
                     break;
                 }
             }
-            upkeep.when_due(&round);
+            upkeep.when_due(&round, &self.counters);
         }
         round.drain()
     }
@@ -140,7 +141,7 @@ impl Round<'_> {
                 continue;
             }
             if exchange.truncated {
-                self.counters.overlong.add(1);
+                self.counters.cut.add(1);
             }
             let arrival = Arrival { client: exchange.peer.ip(), now };
             let counters = &self.counters.answers;
@@ -157,33 +158,58 @@ impl Round<'_> {
     }
 }
 
+/// Lines about what is lost, for all workers together.
+static KERNEL_DROPS: Seldom = Seldom::new();
+static SEND_DROPS: Seldom = Seldom::new();
+
 /// What a worker does besides answering, once a second.
 struct Upkeep {
     due: Instant,
     /// The kernel's drop counter of each socket when it was last read; it wraps at 2^32.
     drops_seen: Vec<u32>,
+    /// Answers that found no room, when that was last looked at.
+    send_dropped_seen: u64,
 }
 
 impl Upkeep {
     fn new(ingress: &Ingress) -> Upkeep {
-        Upkeep { due: Instant::now() + UPKEEP_EVERY, drops_seen: vec![0; ingress.engines().len()] }
+        let drops_seen = vec![0; ingress.engines().len()];
+        Upkeep { due: Instant::now() + UPKEEP_EVERY, drops_seen, send_dropped_seen: 0 }
     }
 
-    fn when_due(&mut self, round: &Round<'_>) {
+    fn when_due(&mut self, round: &Round<'_>, all: &Counters) {
         let now = Instant::now();
         if now < self.due {
             return;
         }
         self.due = now + UPKEEP_EVERY;
+        self.read_kernel_drops(round, all);
+        let send_dropped = round.counters.send_dropped.value();
+        if send_dropped > self.send_dropped_seen && SEND_DROPS.is_due() {
+            let total: u64 = all.workers.iter().map(|worker| worker.send_dropped.value()).sum();
+            warn!("{total} answers since the start found no room in full send queues");
+        }
+        self.send_dropped_seen = send_dropped;
+        round.responder.note_cache_size(&round.counters.answers);
+    }
+
+    fn read_kernel_drops(&mut self, round: &Round<'_>, all: &Counters) {
         let sockets = round.ingress.engines().iter().zip(&round.counters.kernel_drops);
         for ((engine, (_, counter)), seen) in sockets.zip(&mut self.drops_seen) {
             use std::os::fd::AsFd;
             // A kernel without the counter (before 4.13) leaves it at zero.
-            if let Ok(memory) = SocketMemory::read(engine.as_fd()) {
-                counter.add(u64::from(memory.drops.wrapping_sub(*seen)));
-                *seen = memory.drops;
+            let Ok(memory) = SocketMemory::read(engine.as_fd()) else { continue };
+            let n_new = memory.drops.wrapping_sub(*seen);
+            counter.add(u64::from(n_new));
+            *seen = memory.drops;
+            if n_new > 0 && KERNEL_DROPS.is_due() {
+                let counters = all.workers.iter().flat_map(|worker| &worker.kernel_drops);
+                let total: u64 = counters.map(|(_, drops)| drops.value()).sum();
+                warn!(
+                    "{total} queries since the start were dropped by the kernel because a listener's queue was full; \
+                     raise ingress.receive_buffer and net.core.rmem_max, or use more workers"
+                );
             }
         }
-        round.responder.note_cache_size(&round.counters.answers);
     }
 }

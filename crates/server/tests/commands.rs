@@ -196,3 +196,58 @@ fn a_files_name_forges_no_line_and_need_not_be_utf_8() {
         report["errors"].as_array().unwrap().iter().filter_map(|error| error["message"].as_str()).collect();
     assert!(files.iter().any(|message| message.contains('\u{fffd}')), "{report}");
 }
+
+#[test]
+fn a_variable_that_is_empty_counts_as_not_set() {
+    const VARIABLES: [&str; 12] = [
+        "WEIR_CONFIG",
+        "WEIR_ZONES",
+        "WEIR_LISTEN",
+        "WEIR_WORKERS",
+        "WEIR_INGRESS",
+        "WEIR_METRICS",
+        "WEIR_CACHE_SIZE",
+        "WEIR_USER",
+        "WEIR_LOG_FORMAT",
+        "WEIR_LOG_LEVEL",
+        "WEIR_SERVER",
+        "WEIR_JSON",
+    ];
+    let place = folder();
+    fs::create_dir(place.path().join("zones")).unwrap();
+    write_zone(&place.path().join("zones"), "example.com", &zone(1, "192.0.2.1"));
+    let all_empty = |command: &mut Command| {
+        command.envs(VARIABLES.map(|name| (name, ""))).current_dir(place.path());
+    };
+    let mut checkconf = weir();
+    all_empty(&mut checkconf);
+    let ran = run(checkconf.arg("checkconf"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    let mut serve = weir();
+    all_empty(&mut serve);
+    let server = Server::start_command(
+        {
+            serve.arg("serve");
+            serve
+        },
+        &[],
+    );
+    let mut healthcheck = weir();
+    all_empty(&mut healthcheck);
+    let ran = run(healthcheck.arg("healthcheck").env("WEIR_SERVER", server.address.to_string()));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    server.stop();
+}
+
+#[test]
+fn the_report_of_checkconf_is_json_when_the_environment_says_so() {
+    let place = folder();
+    write_zone(place.path(), "good.test", &zone(5, "192.0.2.1"));
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nzones = \".\"\n").unwrap();
+    for (value, is_json) in [("true", true), ("1", true), ("false", false), ("", false)] {
+        let ran = run(weir().arg("checkconf").env("WEIR_CONFIG", &config).env("WEIR_JSON", value));
+        assert_eq!((ran.code, ran.stdout.starts_with('{')), (Some(0), is_json), "{value}: {}", ran.stderr);
+    }
+}

@@ -5,13 +5,14 @@ mod common;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use common::{A, SOA, Server, TXT, folder, weir, write_zone, zone};
+use common::{A, SOA, Server, TXT, folder, until, weir, write_zone, zone};
 use weir_testkit::message::{Answer, Name, Query};
 use weir_testkit::process::{PATIENCE, Process};
 
 const NOERROR: u16 = 0;
+const FORMERR: u16 = 1;
 const SERVFAIL: u16 = 2;
 const NXDOMAIN: u16 = 3;
 const REFUSED: u16 = 5;
@@ -368,11 +369,13 @@ fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
 #[test]
 fn term_while_zones_are_loaded_ends_the_server_in_order() {
     let place = folder();
-    // A file that is never done; as root it is read before rights are dropped, since the other user could not.
-    let endless = place.path().join("endless.zone");
-    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&endless).status().unwrap().success());
+    // Ten million records, which take seconds. As root they are read before rights are dropped, since the other user
+    // could not read them.
+    let records: String = (0..10).map(|n| format!("$GENERATE 1-1000000 h$-{n} A 192.0.2.1\n")).collect();
+    fs::write(place.path().join("large.zone"), zone(1, "192.0.2.1") + &records).unwrap();
+    fs::set_permissions(place.path().join("large.zone"), PermissionsExt::from_mode(0o600)).unwrap();
     let config = place.path().join("weir.toml");
-    fs::write(&config, "[[zone]]\nname = \"endless.test\"\nfile = \"endless.zone\"\n").unwrap();
+    fs::write(&config, "[[zone]]\nname = \"large.test\"\nfile = \"large.zone\"\n").unwrap();
     let mut command = weir();
     command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--config"]).arg(&config);
     let process = Process::start("weir", &mut command);
@@ -404,4 +407,47 @@ fn nonsense_gets_no_answer_or_an_error_and_the_server_stays() {
     assert_eq!(server.ask("host.example.com", TXT).rcode(), NOERROR);
     assert_eq!(server.sample("weir_dropped_total{reason=\"not_a_query\"}"), 2);
     server.stop();
+}
+
+#[test]
+fn a_datagram_that_is_too_long_for_a_query_is_answered_and_not_counted_as_dropped() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::start(zones.path(), &[]);
+    let mut query = Query::new(Name::from_text("host.example.com"), A).to_wire(9);
+    query.resize(3_000, 0);
+    let answer = weir_testkit::client::exchange_udp(server.address, &query, PATIENCE).unwrap();
+    assert_eq!(Answer::from_wire(&answer).unwrap().rcode(), FORMERR);
+    assert_eq!(server.sample("weir_overlong_queries_total"), 1);
+    let (_, metrics) = server.get("/metrics");
+    let dropped = metrics.lines().filter(|line| line.starts_with("weir_dropped_total"));
+    assert!(dropped.clone().count() > 0 && dropped.clone().all(|line| line.ends_with(" 0")), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn queries_that_the_kernel_drops_are_counted_and_told_once_a_minute() {
+    let place = folder();
+    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let config = place.path().join("weir.toml");
+    let text = "[server]\nzones = \".\"\nworkers = 1\n[ingress]\nreceive_buffer = \"4 KiB\"\n";
+    fs::write(&config, text).unwrap();
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::start_command(command, &[]);
+    let drops = format!("weir_kernel_drops_total{{address=\"{}\",worker=\"0\"}}", server.address);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let query = Query::new(Name::from_text("host.example.com"), A).to_wire(1);
+    for _ in 0..2 {
+        let before = server.sample(&drops);
+        // A stopped process takes nothing out of its queue.
+        server.process.signal("STOP");
+        for _ in 0..1_000 {
+            socket.send_to(&query, server.address).unwrap();
+        }
+        server.process.signal("CONT");
+        until("the drops to be counted", || server.sample(&drops) > before);
+    }
+    let log = server.stop();
+    assert_eq!(log.matches("were dropped by the kernel").count(), 1, "{log}");
 }

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 
 use common::{A, Server, folder, framed, framed_query, read_framed, write_zone, zone};
 use tempfile::TempDir;
@@ -327,4 +328,23 @@ fn a_client_that_never_stops_asking_does_not_hold_back_the_end() {
     assert!(told.elapsed() < std::time::Duration::from_secs(4), "it took {:?}", told.elapsed());
     asking.join().unwrap();
     reading.join().unwrap();
+}
+
+#[test]
+fn a_server_that_is_out_of_files_says_so_once_and_closes_idle_connections_for_new_ones() {
+    // Only a process of the same user may set the limit of another one.
+    let (_place, server) = serve("user = \"keep\"\n[tcp]\nidle_timeout = \"1h\"\n");
+    let pid = server.process.pid();
+    let n_files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let limit = format!("--nofile={}", n_files + 3);
+    let limited = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+    assert!(limited.unwrap().success());
+    let mut idle: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
+    server.process.wait_for_line(0, |line| line.contains("cannot be accepted"));
+    for _ in 0..5 {
+        assert_eq!(server.ask_tcp(HOST, A).answer.len(), 1);
+    }
+    assert!(is_closed(&mut idle[0]));
+    let log = server.stop();
+    assert_eq!(log.matches("cannot be accepted").count(), 1, "{log}");
 }
