@@ -105,7 +105,7 @@ fn checkconf_reads_every_zone() {
 fn healthcheck_tells_a_running_server_from_none() {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(place.path(), &[]);
+    let server = Server::serve(place.path(), &[]);
     let address = server.address.to_string();
     let ran = run(weir().args(["healthcheck", "--server", &address]));
     assert_eq!((ran.code, ran.stdout), (Some(0), format!("{address} answers\n")));
@@ -226,7 +226,7 @@ fn a_variable_that_is_empty_counts_as_not_set() {
 
     let mut serve = weir();
     all_empty(&mut serve);
-    let server = Server::start_command(
+    let server = Server::serve_command(
         {
             serve.arg("serve");
             serve

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -28,7 +29,7 @@ fn a_folder_of_zones_is_served_over_udp_and_tcp() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
     write_zone(zones.path(), "example.net", &zone(1, "192.0.2.2"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     assert_eq!(address(&server.ask_tcp("host.example.net", A)), [192, 0, 2, 2]);
     assert!(server.ask("host.example.com", A).is_authoritative());
@@ -41,7 +42,7 @@ fn a_folder_of_zones_is_served_over_udp_and_tcp() {
 fn a_wildcard_address_answers_from_the_address_that_was_asked() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &["--listen", "0.0.0.0:0"]);
+    let server = Server::serve(zones.path(), &["--listen", "0.0.0.0:0"]);
     let (_, line) = server.process.wait_for_line(0, |line| line.contains("\"address\":\"0.0.0.0:"));
     let port: String =
         line.split("0.0.0.0:").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
@@ -62,7 +63,7 @@ fn an_ipv6_address_is_served_or_refused_with_a_reason() {
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
     match UdpSocket::bind("[::1]:0") {
         Ok(socket) => {
-            let server = Server::start(zones.path(), &["--listen", "[::1]:0"]);
+            let server = Server::serve(zones.path(), &["--listen", "[::1]:0"]);
             let (_, line) = server.process.wait_for_line(0, |line| line.contains("\"address\":\"[::1]:"));
             let port: String =
                 line.split("[::1]:").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
@@ -89,7 +90,7 @@ fn an_ipv6_address_is_served_or_refused_with_a_reason() {
 fn no_thread_of_the_server_has_a_capability() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     let log = server.process.log();
     let field = |path: &std::path::Path, name: &str| {
         let status = fs::read_to_string(path).unwrap();
@@ -116,7 +117,7 @@ fn queries_can_be_steered_to_the_cpu_that_received_them() {
     fs::write(&config, "[server]\nzones = \".\"\nworkers = 3\n[ingress]\nsteer = \"cpu\"\n").unwrap();
     let mut command = weir();
     command.args(["serve", "--config"]).arg(&config);
-    let server = Server::start_command(command, &[]);
+    let server = Server::serve_command(command, &[]);
     for _ in 0..20 {
         assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     }
@@ -129,7 +130,7 @@ fn a_bad_zone_answers_servfail_and_the_others_are_served() {
     let zones = folder();
     write_zone(zones.path(), "good.test", &zone(1, "192.0.2.1"));
     let bad = write_zone(zones.path(), "bad.test", &zone(1, "not-an-address"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     assert_eq!(server.ask("host.good.test", A).rcode(), NOERROR);
     assert_eq!(server.ask("host.bad.test", A).rcode(), SERVFAIL);
     let log = server.stop();
@@ -142,7 +143,7 @@ fn hang_up_rereads_changed_new_and_removed_zones() {
     write_zone(zones.path(), "changed.test", &zone(1, "192.0.2.1"));
     write_zone(zones.path(), "same.test", &zone(1, "192.0.2.2"));
     let removed = write_zone(zones.path(), "removed.test", &zone(1, "192.0.2.3"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     assert_eq!(address(&server.ask("host.removed.test", A)), [192, 0, 2, 3]);
 
     write_zone(zones.path(), "changed.test", &zone(2, "192.0.2.11"));
@@ -162,10 +163,11 @@ fn hang_up_rereads_changed_new_and_removed_zones() {
 fn a_zone_that_became_bad_keeps_its_old_data_and_says_so() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(7, "192.0.2.1"));
-    let server = Server::start(zones.path(), &[]);
-    write_zone(zones.path(), "example.com", &zone(8, "nonsense"));
+    let server = Server::serve(zones.path(), &[]);
+    let bad = write_zone(zones.path(), "example.com", &zone(8, "nonsense"));
     let log = server.reload();
     assert!(log.contains("serial 7 is still served"), "{log}");
+    assert!(log.contains(&format!("{}:5:", bad.display())), "file and line are named: {log}");
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     assert_eq!(server.sample("weir_reloads_total{result=\"error\"}"), 1);
 
@@ -181,7 +183,7 @@ fn a_zone_directory_that_vanished_leaves_everything_in_place() {
     let (zones, aside) = (parent.path().join("zones"), parent.path().join("aside"));
     fs::create_dir(&zones).unwrap();
     write_zone(&zones, "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(&zones, &[]);
+    let server = Server::serve(&zones, &[]);
     fs::rename(&zones, &aside).unwrap();
     server.reload();
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
@@ -192,7 +194,7 @@ fn a_zone_directory_that_vanished_leaves_everything_in_place() {
 fn a_second_server_on_the_port_is_refused() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let first = Server::start(zones.path(), &[]);
+    let first = Server::serve(zones.path(), &[]);
     let listen = first.address.to_string();
     let mut second = weir();
     second.args(["serve", "--listen", &listen, "--metrics", "off", "--zones"]).arg(zones.path());
@@ -209,7 +211,7 @@ fn a_second_server_on_the_port_is_refused() {
 fn what_has_arrived_before_the_end_is_answered() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &["--workers", "1"]);
+    let server = Server::serve(zones.path(), &["--workers", "1"]);
     // A stopped process answers nothing: all queries wait in the socket when TERM comes.
     server.process.signal("STOP");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -235,6 +237,20 @@ fn what_has_arrived_before_the_end_is_answered() {
 }
 
 #[test]
+fn term_and_int_end_the_server_with_exit_code_0_whoever_is_connected() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    for signal in ["TERM", "INT"] {
+        let server = Server::serve(zones.path(), &[]);
+        let mut idle = server.connect();
+        server.process.signal(signal);
+        let (status, log) = server.process.wait();
+        assert_eq!(status.code(), Some(0), "after {signal}:\n{log}");
+        assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
+    }
+}
+
+#[test]
 fn nothing_to_serve_ends_with_exit_code_1() {
     let empty = folder();
     let missing = empty.path().join("missing");
@@ -257,7 +273,7 @@ fn metrics_count_what_was_asked_and_readiness_is_told() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
     write_zone(zones.path(), "bad.test", "nonsense\n");
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     for _ in 0..3 {
         server.ask("host.example.com", A);
     }
@@ -281,8 +297,8 @@ fn a_repeated_alias_is_answered_from_the_cache_octet_for_octet() {
     let zones = folder();
     let text = zone(1, "192.0.2.1") + "alias CNAME host\nalias2 CNAME alias\n";
     write_zone(zones.path(), "example.com", &text);
-    let cached = Server::start(zones.path(), &["--workers", "1"]);
-    let plain = Server::start(zones.path(), &["--workers", "1", "--cache-size", "0"]);
+    let cached = Server::serve(zones.path(), &["--workers", "1"]);
+    let plain = Server::serve(zones.path(), &["--workers", "1", "--cache-size", "0"]);
     let ask = |server: &Server, case: u64, edns: Option<u16>| {
         let query =
             Query { name: Name::from_text("alias2.example.com"), rtype: A, edns, case, dnssec_ok: false };
@@ -314,7 +330,7 @@ fn zones_named_in_the_configuration_are_served_and_reread_with_it() {
     fs::write(&config, with_zone("company.test")).unwrap();
     let mut command = weir();
     command.args(["serve", "--config"]).arg(&config);
-    let server = Server::start_command(command, &[]);
+    let server = Server::serve_command(command, &[]);
     assert_eq!(address(&server.ask("host.company.test", A)), [192, 0, 2, 1]);
 
     fs::write(&config, format!("[server]\nworkers = 9\n{}", with_zone("renamed.test"))).unwrap();
@@ -335,7 +351,7 @@ fn zones_that_only_root_can_read_are_served_all_the_same() {
     // Without root there is nobody else to become, and the folder is the server's own.
     let zones = tempfile::tempdir().unwrap();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     server.reload();
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
@@ -353,7 +369,7 @@ fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
     fs::write(&config, "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\n").unwrap();
     let mut command = weir();
     command.args(["serve", "--config"]).arg(&config);
-    let server = Server::start_command(command, &[]);
+    let server = Server::serve_command(command, &[]);
     let is_other_user = server.process.log().contains("runs as user");
     write_zone(place.path(), "example.com", &zone(2, "192.0.2.2"));
     let log = server.reload();
@@ -390,7 +406,7 @@ fn term_while_zones_are_loaded_ends_the_server_in_order() {
 fn nonsense_gets_no_answer_or_an_error_and_the_server_stays() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -413,7 +429,7 @@ fn nonsense_gets_no_answer_or_an_error_and_the_server_stays() {
 fn a_datagram_that_is_too_long_for_a_query_is_answered_and_not_counted_as_dropped() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
-    let server = Server::start(zones.path(), &[]);
+    let server = Server::serve(zones.path(), &[]);
     let mut query = Query::new(Name::from_text("host.example.com"), A).to_wire(9);
     query.resize(3_000, 0);
     let answer = weir_testkit::client::exchange_udp(server.address, &query, PATIENCE).unwrap();
@@ -434,7 +450,7 @@ fn queries_that_the_kernel_drops_are_counted_and_told_once_a_minute() {
     fs::write(&config, text).unwrap();
     let mut command = weir();
     command.args(["serve", "--config"]).arg(&config);
-    let server = Server::start_command(command, &[]);
+    let server = Server::serve_command(command, &[]);
     let drops = format!("weir_kernel_drops_total{{address=\"{}\",worker=\"0\"}}", server.address);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let query = Query::new(Name::from_text("host.example.com"), A).to_wire(1);

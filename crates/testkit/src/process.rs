@@ -10,6 +10,18 @@ use std::time::{Duration, Instant};
 /// How long a server may take to start or to stop on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Tries until it holds.
+///
+/// # Panics
+/// When it does not within [`PATIENCE`].
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A running child. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {

@@ -1,18 +1,17 @@
-//! A whole server under fire: malformed packets, idle connections, reloads, signals.
+//! A whole server under fire: malformed packets and streams, aliases without end.
 //!
 //! Needs nothing but the server itself; takes a minute: `cargo test -p weir-testkit --features scenarios`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_testkit::client;
 use weir_testkit::message::{Answer, Name, Query};
-use weir_testkit::process::{PATIENCE, raise_own_file_limit};
 use weir_testkit::random::Random;
-use weir_testkit::weir::{self, Weir};
+use weir_testkit::weir::Weir;
 
 /// How long an answer may take while the server is under fire.
 const SOON: Duration = Duration::from_secs(2);
@@ -42,8 +41,7 @@ fn malformed_packets_leave_the_server_up_and_responses_get_no_answer() {
     assert_eq!(drain(&responses, &mut Random::new(1)), 0, "a response was answered");
     assert!(n_answers > 1_000, "hardly any packet was near enough to a query to be answered: {n_answers}");
     assert_eq!(address_of("host.test", server.address), "192.0.2.1");
-    let (status, log) = server.stop();
-    assert!(status.success(), "weir leaves with {status}:\n{log}");
+    let log = server.stop();
     assert!(!log.contains("panic"), "{log}");
 }
 
@@ -62,32 +60,8 @@ fn malformed_tcp_streams_leave_the_server_up() {
         // Left in the middle of whatever it was.
     }
     assert_eq!(address_of("host.test", server.address), "192.0.2.1");
-    let (status, log) = server.stop();
-    assert!(status.success(), "weir leaves with {status}:\n{log}");
+    let log = server.stop();
     assert!(!log.contains("panic"), "{log}");
-}
-
-#[test]
-fn two_thousand_idle_connections_keep_nobody_else_from_an_answer() {
-    raise_own_file_limit(4_096);
-    let folder = folder_with("test", "192.0.2.1", 1);
-    let server = Weir::serve(folder.path(), &[]);
-    let idle: Vec<TcpStream> = (0..2_000)
-        .map(|_| TcpStream::connect_timeout(&server.address, SOON).expect("connections are taken"))
-        .collect();
-    let query = Query::new(Name::from_text("host.test"), 1);
-    for id in 0..50 {
-        let request = query.to_wire(id);
-        let over_udp = client::exchange_udp(server.address, &request, SOON).expect("an answer over UDP");
-        let over_tcp =
-            client::exchange_tcp(server.address, &request, SOON).expect("an answer over a new connection");
-        for reply in [over_udp, over_tcp] {
-            assert_eq!(Answer::from_wire(&reply).expect("a whole message").answer.len(), 1);
-        }
-    }
-    drop(idle);
-    let (status, log) = server.stop();
-    assert!(status.success(), "weir leaves with {status}:\n{log}");
 }
 
 #[test]
@@ -105,76 +79,6 @@ fn aliases_that_never_end_are_answered_within_bounds() {
         assert!((1..=32).contains(&n_aliases), "{name}: {answer:?}");
     }
     assert_eq!(address_of("host.test", server.address), "192.0.2.1");
-}
-
-#[test]
-fn hup_swaps_the_data_and_a_zone_that_became_bad_keeps_its_old_data() {
-    let folder = folder_with("test", "192.0.2.1", 1);
-    write_zone(folder.path(), "other", "192.0.2.2", 1);
-    let server = Weir::serve(folder.path(), &[]);
-    assert_eq!(address_of("host.test", server.address), "192.0.2.1");
-
-    write_zone(folder.path(), "test", "192.0.2.11", 2);
-    write_zone(folder.path(), "third", "192.0.2.3", 1);
-    server.process.signal("HUP");
-    until("the changed zone", || address_of("host.test", server.address) == "192.0.2.11");
-    until("the new zone", || address_of("host.third", server.address) == "192.0.2.3");
-
-    fs::write(folder.path().join("test.zone"), "$TTL 1\n@ SOA ns h 3 1 1 1 1\nhost A not-an-address\n")
-        .unwrap();
-    write_zone(folder.path(), "other", "192.0.2.22", 2);
-    let before = server.process.n_lines();
-    server.process.signal("HUP");
-    until("the other zone", || address_of("host.other", server.address) == "192.0.2.22");
-    server.process.wait_for_line(before, |line| line.contains("test.zone:3:8"));
-    assert_eq!(address_of("host.test", server.address), "192.0.2.11");
-
-    fs::remove_file(folder.path().join("third.zone")).unwrap();
-    write_zone(folder.path(), "test", "192.0.2.12", 4);
-    server.process.signal("HUP");
-    until("the mended zone", || address_of("host.test", server.address) == "192.0.2.12");
-    until("the removed zone", || address_of("host.third", server.address) == "rcode 5");
-    let (status, log) = server.stop();
-    assert!(status.success(), "weir leaves with {status}:\n{log}");
-}
-
-#[test]
-fn a_second_server_on_the_same_port_is_refused_with_a_hint() {
-    let folder = folder_with("test", "192.0.2.1", 1);
-    let mut first = Weir::serve(folder.path(), &[]);
-    let zones = folder.path().to_str().expect("temporary folders have plain names");
-    let second = weir::run(&["serve", "--zones", zones, "--listen", &first.address.to_string()]);
-    assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&second.stderr).to_lowercase();
-    assert!(said.contains(&first.address.to_string()), "the address is named: {said}");
-    assert!(said.contains("in use") || said.contains("another"), "the reason is named: {said}");
-    assert!(first.process.is_running());
-    assert_eq!(address_of("host.test", first.address), "192.0.2.1");
-}
-
-#[test]
-fn term_and_int_end_the_server_with_exit_code_0() {
-    for signal in ["TERM", "INT"] {
-        let folder = folder_with("test", "192.0.2.1", 1);
-        let server = Weir::serve(folder.path(), &[]);
-        // An open connection must not hold it back.
-        let mut idle = TcpStream::connect(server.address).expect("connections are taken");
-        server.process.signal(signal);
-        let (status, log) = server.process.wait();
-        assert_eq!(status.code(), Some(0), "after {signal}:\n{log}");
-        idle.set_read_timeout(Some(SOON)).expect("the time is not zero");
-        assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
-    }
-}
-
-#[test]
-fn healthcheck_tells_by_its_exit_code_whether_the_server_answers() {
-    let folder = folder_with("test", "192.0.2.1", 1);
-    let server = Weir::serve(folder.path(), &[]);
-    let address = server.address.to_string();
-    assert_eq!(weir::run(&["healthcheck", "--server", &address]).status.code(), Some(0));
-    drop(server);
-    assert_eq!(weir::run(&["healthcheck", "--server", &address]).status.code(), Some(1));
 }
 
 /// A packet that is wrong in one of many ways, or not at all, or a response.
@@ -250,14 +154,6 @@ fn address_of(name: &str, server: SocketAddr) -> String {
     match answer.answer.first().map(|r| &r.rdata[..]) {
         Some([a, b, c, d]) => format!("{a}.{b}.{c}.{d}"),
         _ => format!("rcode {}", answer.rcode()),
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,34 +1,26 @@
-//! What the whole-server tests share: a folder of zones, and a `weir` that serves it on a loopback port.
+//! What the whole-server tests share: a folder of zones and messages over TCP.
 
-#![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses its own part of this module")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::allow_attributes,
+    reason = "each test binary uses its own part of this module"
+)]
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use weir_testkit::client;
 use weir_testkit::message::{Answer, Name, Query};
-use weir_testkit::process::{PATIENCE, Process};
+
+pub(crate) use weir_testkit::process::until;
+pub(crate) use weir_testkit::weir::{Weir as Server, command as weir};
 
 pub(crate) const A: u16 = 1;
 pub(crate) const SOA: u16 = 6;
 pub(crate) const TXT: u16 = 16;
-
-/// The `weir` that was built with these tests.
-pub(crate) fn weir() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    // What the environment of the test run says about Weir is not for its servers.
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("WEIR_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
 
 /// A folder that the unprivileged user which root becomes can read.
 pub(crate) fn folder() -> TempDir {
@@ -51,107 +43,6 @@ pub(crate) fn write_zone(folder: &Path, name: &str, text: &str) -> PathBuf {
     fs::write(&aside, text).unwrap();
     fs::rename(&aside, &path).unwrap();
     path
-}
-
-/// A running server and where it is reached.
-pub(crate) struct Server {
-    pub(crate) process: Process,
-    pub(crate) address: SocketAddr,
-    pub(crate) metrics: SocketAddr,
-}
-
-impl Server {
-    /// Serves `zones`; `more` is added to the arguments.
-    pub(crate) fn start(zones: &Path, more: &[&str]) -> Server {
-        let mut command = weir();
-        command.arg("serve").arg("--zones").arg(zones);
-        Server::start_command(command, more)
-    }
-
-    /// Starts `command`, which serves something, on loopback ports.
-    pub(crate) fn start_command(mut command: Command, more: &[&str]) -> Server {
-        command
-            .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"])
-            .args(more);
-        let process = Process::start("weir", &mut command);
-        let said = |message: &str| {
-            let (_, line) =
-                process.wait_for_line(0, |line| line.contains(&format!("\"message\":\"{message}\"")));
-            line
-        };
-        let address_of = |line: String| {
-            let (_, rest) = line.split_once("\"address\":\"").expect("the line has an address");
-            rest.split('"').next().unwrap().parse().unwrap()
-        };
-        let (metrics, address) = (address_of(said("metrics")), address_of(said("listening")));
-        said("ready");
-        Server { process, address, metrics }
-    }
-
-    /// Asks over UDP.
-    pub(crate) fn ask(&self, name: &str, rtype: u16) -> Answer {
-        client::ask_udp(self.address, &[Query::new(Name::from_text(name), rtype)]).remove(0)
-    }
-
-    /// Asks over TCP.
-    pub(crate) fn ask_tcp(&self, name: &str, rtype: u16) -> Answer {
-        client::ask_tcp(self.address, &[Query::new(Name::from_text(name), rtype)]).remove(0)
-    }
-
-    /// A TCP connection whose reads give up in the end.
-    pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
-    /// Sends HUP and waits until the reload is over; yields the log since.
-    pub(crate) fn reload(&self) -> String {
-        let before = self.process.n_lines();
-        self.process.signal("HUP");
-        let (end, _) = self.process.wait_for_line(before, |line| line.contains("reloaded: "));
-        self.process.log().lines().take(end + 1).skip(before).collect::<Vec<_>>().join("\n")
-    }
-
-    /// The body of an HTTP answer, and its status.
-    pub(crate) fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.metrics).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        (status, body.to_owned())
-    }
-
-    /// The value of a sample of /metrics, by its name and labels as they are written there; 0 when it is not there.
-    pub(crate) fn sample(&self, sample: &str) -> u64 {
-        let (_, body) = self.get("/metrics");
-        let value = body.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-        value.map_or(0, |value| value.parse().unwrap())
-    }
-
-    /// Waits until a sample of /metrics has a value.
-    pub(crate) fn wait_for_sample(&self, sample: &str, wanted: u64) {
-        until(&format!("{sample} to be {wanted}"), || self.sample(sample) == wanted);
-    }
-
-    /// Sends TERM; the server has to exit with code 0.
-    pub(crate) fn stop(self) -> String {
-        let (status, log) = self.process.terminate();
-        assert_eq!(status.code(), Some(0), "{log}");
-        log
-    }
-}
-
-/// Tries until it holds.
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// A message with its length in front (RFC 1035 section 4.2.2).

@@ -76,8 +76,7 @@ impl Servers {
 
     /// Ends Weir in order; the rivals go with their values.
     pub(crate) fn stop(self) {
-        let (status, log) = self.weir.stop();
-        assert!(status.success(), "weir leaves with {status}:\n{log}");
+        self.weir.stop();
     }
 }
 
