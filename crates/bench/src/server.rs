@@ -128,11 +128,19 @@ impl Server {
         let weir = tools.weir.to_string_lossy();
         let hickory = tools.hickory.to_string_lossy();
         match self {
-            Server::Weir => shell::version(&[&weir, "--version"]),
+            Server::Weir => {
+                let folder = tools.benchmarks.to_string_lossy();
+                let commit = shell::version(&["git", "-C", &folder, "rev-parse", "--short=12", "HEAD"]);
+                format!("{}, commit {commit}", shell::version(&[&weir, "--version"]))
+            }
             Server::Knot | Server::KnotXdp => shell::version(&["knotd", "--version"]),
             Server::Nsd => shell::version(&["nsd", "-v"]),
             Server::Bind => shell::version(&["named", "-v"]),
-            Server::Pdns => shell::version(&["pdns_server", "--version"]),
+            Server::Pdns => {
+                // The line begins with the time of day.
+                let line = shell::version(&["pdns_server", "--version"]);
+                line.find("PowerDNS").map_or(line.clone(), |start| line[start..].to_owned())
+            }
             Server::Hickory => shell::version(&[&hickory, "--version"]),
             _ => "benchmarks/floors/echo.c".to_owned(),
         }
