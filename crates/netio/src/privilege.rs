@@ -97,6 +97,51 @@ pub fn drop_to(uid: uid_t, gid: gid_t) -> Result<Outcome, PrivilegeError> {
     Ok(Outcome::Dropped)
 }
 
+/// Yields what `look` does with the access to files that user `uid` of group `gid` has, with no other group; `None`
+/// when this thread may not take that on.
+///
+/// Concerns this thread alone, and the capabilities that open files to root with it (setfsuid(2)).
+pub fn with_access_of<R>(uid: uid_t, gid: gid_t, look: impl FnOnce() -> R) -> Option<R> {
+    let groups = thread_groups().ok()?;
+    set_thread_groups(&[]).ok()?;
+    let (user, group) = (set_file_user(uid), set_file_group(gid));
+    // Neither says whether it succeeded: an id that is no user's changes nothing and yields the one that is in force.
+    let is_taken_on = set_file_user(uid_t::MAX) == uid && set_file_group(gid_t::MAX) == gid;
+    let seen = is_taken_on.then(look);
+    set_file_user(user);
+    set_file_group(group);
+    set_thread_groups(&groups).ok()?;
+    seen
+}
+
+/// Sets who asks for files from now on; yields who did before.
+fn set_file_user(uid: uid_t) -> uid_t {
+    // SAFETY: takes a number only.
+    unsafe { libc::setfsuid(uid) }.cast_unsigned()
+}
+
+fn set_file_group(gid: gid_t) -> gid_t {
+    // SAFETY: takes a number only.
+    unsafe { libc::setfsgid(gid) }.cast_unsigned()
+}
+
+fn thread_groups() -> io::Result<Vec<gid_t>> {
+    // SAFETY: with no room announced the kernel only counts.
+    let n_groups = sys::check(unsafe { libc::getgroups(0, std::ptr::null_mut()) })?;
+    let mut groups = vec![0; usize::try_from(n_groups).unwrap_or(0)];
+    // SAFETY: the vector has room for as many as are announced.
+    let n_groups = sys::check(unsafe { libc::getgroups(n_groups, groups.as_mut_ptr()) })?;
+    groups.truncate(usize::try_from(n_groups).unwrap_or(0));
+    Ok(groups)
+}
+
+/// By the system call, which concerns the calling thread alone; the C library's function changes all threads.
+fn set_thread_groups(groups: &[gid_t]) -> io::Result<()> {
+    // SAFETY: the kernel reads as many groups as are announced, from a slice that outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn require_one_thread() -> Result<(), PrivilegeError> {
     let tasks = fs::read_dir("/proc/self/task").map_err(failed("opendir /proc/self/task"))?;
     let n_threads = tasks.count();
@@ -255,6 +300,18 @@ mod tests {
         let raised = raise_open_files().unwrap();
         assert_eq!(raise_open_files().unwrap(), raised);
         assert!(raised > 0);
+    }
+
+    #[test]
+    fn what_only_root_may_read_is_closed_while_looking_as_another_user_and_open_afterwards() {
+        let readable = || fs::read("/proc/1/environ").is_ok();
+        let before = readable();
+        let groups = thread_groups().unwrap();
+        match with_access_of(65532, 65532, || fs::File::open("/etc/shadow").is_ok()) {
+            Some(is_open) => assert!(!is_open),
+            None => assert!(!is_root() || set_thread_groups(&groups).is_err()),
+        }
+        assert_eq!((readable(), thread_groups().unwrap()), (before, groups));
     }
 
     #[test]

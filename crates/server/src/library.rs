@@ -99,12 +99,11 @@ impl Sources {
         Ok(found)
     }
 
-    /// A directory or zone file that user `uid` of group `gid` could not read, if there is one.
+    /// A directory, zone file or included file that user `uid` of group `gid` could not read, if there is one.
     pub(crate) fn closed_to(&self, uid: u32, gid: u32) -> Option<PathBuf> {
         let directory = self.directory.iter().cloned();
         let files = self.find().map(|found| found.sources).unwrap_or_default();
-        let mut all = directory.chain(files.into_iter().map(|source| source.path));
-        all.find(|path| path.exists() && !access::may_read(path, uid, gid))
+        access::first_closed(directory.chain(files.into_iter().map(|source| source.path)), uid, gid)
     }
 
     fn nothing_there(&self, problems: &[String]) -> String {

@@ -359,6 +359,27 @@ fn zones_that_only_root_can_read_are_served_all_the_same() {
 }
 
 #[test]
+fn zones_that_lead_to_files_which_only_root_can_read_are_served_all_the_same() {
+    let place = folder();
+    let (zones, closed) = (place.path().join("zones"), place.path().join("closed"));
+    fs::create_dir(&zones).unwrap();
+    fs::create_dir(&closed).unwrap();
+    write_zone(&closed, "linked", &zone(1, "192.0.2.1"));
+    fs::write(closed.join("hosts"), "inner A 192.0.2.2\n").unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
+    let is_served = |name: &str| {
+        let server = Server::start(&zones, &[]);
+        assert_eq!(address(&server.ask(&format!("host.{name}"), A)), [192, 0, 2, 1]);
+        server.stop();
+    };
+    std::os::unix::fs::symlink("../closed/linked.zone", zones.join("linked.test.zone")).unwrap();
+    is_served("linked.test");
+    fs::remove_file(zones.join("linked.test.zone")).unwrap();
+    write_zone(&zones, "including.test", &(zone(1, "192.0.2.1") + "$INCLUDE ../closed/hosts\n"));
+    is_served("including.test");
+}
+
+#[test]
 fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));

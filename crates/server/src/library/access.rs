@@ -1,93 +1,124 @@
-//! Whether another user could read a file: asked before root is given up, when it is still possible to act on it.
+//! Which files another user could not open: asked before root is given up, when it is still possible to act on it.
+//!
+//! The kernel is asked, not permission bits: links, access control lists and security modules have their say as well.
 
-use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
-/// Permission to read a file or list a directory, and to pass through a directory.
-const READ: u32 = 0o4;
-const PASS: u32 = 0o1;
+use weir_netio::privilege;
 
-/// Whether user `uid` of group `gid`, with no other groups and no capability, may read the file or list the directory
-/// at `path`, by the permission bits of it and of every directory on the way there.
-///
-/// Access control lists and security modules are not looked at. What does not exist is nobody's to read.
-pub(super) fn may_read(path: &Path, uid: u32, gid: u32) -> bool {
-    let may = |path: &Path, wanted| std::fs::metadata(path).is_ok_and(|meta| allows(&meta, uid, gid, wanted));
-    let wanted = if path.is_dir() { READ | PASS } else { READ };
-    may(path, wanted) && directories_on_the_way(path).all(|directory| may(&directory, PASS))
+/// Octets of a line in which the name of an included file is looked for; a path has at most 4096 (`PATH_MAX`).
+const LINE_OCTETS: u64 = 8 << 10;
+
+/// The first of `paths`, and of what the zone files among them include, that root can open and user `uid` of group
+/// `gid`, with no other groups and no capability, cannot.
+pub(super) fn first_closed(paths: impl IntoIterator<Item = PathBuf>, uid: u32, gid: u32) -> Option<PathBuf> {
+    let all = with_included(paths);
+    let closed = privilege::with_access_of(uid, gid, || {
+        all.into_iter().filter(|path| is_closed(path)).collect::<Vec<_>>()
+    });
+    // Without the right to ask there is none to become that user either.
+    closed?.into_iter().find(|path| path.exists() && !is_closed(path))
 }
 
-/// The directories that opening `path` passes through. A relative path starts at the working directory, which has to be
-/// passed through itself, but not what lies above it.
-fn directories_on_the_way(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let start = if path.is_absolute() { None } else { Some(PathBuf::from(".")) };
-    let mut so_far = PathBuf::new();
-    let components: Vec<Component<'_>> = path.components().collect();
-    let on_the_way = components.len().saturating_sub(1);
-    let prefixes: Vec<PathBuf> = components
-        .into_iter()
-        .take(on_the_way)
-        .map(|component| {
-            so_far.push(<Component<'_> as AsRef<OsStr>>::as_ref(&component));
-            so_far.clone()
-        })
-        .collect();
-    start.into_iter().chain(prefixes)
-}
-
-/// Which of the three sets of permission bits applies is decided by the first match (path_resolution(7)).
-fn allows(meta: &Metadata, uid: u32, gid: u32, wanted: u32) -> bool {
-    bits_allow(meta.mode(), (meta.uid(), meta.gid()), (uid, gid), wanted)
-}
-
-fn bits_allow(mode: u32, owner: (u32, u32), user: (u32, u32), wanted: u32) -> bool {
-    let bits = if owner.0 == user.0 {
-        mode >> 6
-    } else if owner.1 == user.1 {
-        mode >> 3
-    } else {
-        mode
+/// Whether the path is there and permission to read it is not.
+fn is_closed(path: &Path) -> bool {
+    let opened = match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => path.read_dir().map(drop),
+        // Opening what is no file may wait; no zone is read from it anyway.
+        Ok(metadata) if !metadata.is_file() => Ok(()),
+        Ok(_) => File::open(path).map(drop),
+        Err(error) => Err(error),
     };
-    user.0 == 0 || bits & wanted == wanted
+    opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+/// `paths` in their order, each followed by the files that it includes, directly or not.
+fn with_included(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let (mut all, mut seen) = (Vec::new(), HashSet::new());
+    for path in paths {
+        let mut to_read = vec![path];
+        while let Some(path) = to_read.pop() {
+            if seen.insert(path.clone()) {
+                if path.is_file() {
+                    // What cannot be read is found out when it is loaded.
+                    to_read.extend(included_by(&path).unwrap_or_default());
+                }
+                all.push(path);
+            }
+        }
+    }
+    all
+}
+
+/// Files that the zone file at `path` seems to include: directives are looked for without reading what is around them,
+/// so one too many may be found, as in a text, and one with an escape in its name is not.
+fn included_by(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut text = BufReader::new(File::open(path)?);
+    let (mut included, mut line) = (Vec::new(), Vec::new());
+    // A file that goes on without end, as some of /proc do, is empty by its size.
+    let mut text = text.by_ref().take(path.metadata()?.len());
+    while text.skip_until(b'$')? > 0 {
+        line.clear();
+        text.by_ref().take(LINE_OCTETS).read_until(b'\n', &mut line)?;
+        included.extend(included_path(&line).map(|path| folder.join(path)));
+    }
+    Ok(included)
+}
+
+/// The file that a line names which starts behind a dollar.
+fn included_path(line: &[u8]) -> Option<&Path> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (directive, rest) = line.split_at_checked("INCLUDE".len())?;
+    if !directive.eq_ignore_ascii_case("INCLUDE") || !rest.starts_with([' ', '\t']) {
+        return None;
+    }
+    let rest = rest.trim_start();
+    let name = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => rest.split([' ', '\t', ';', '\r', '\n']).next(),
+    };
+    name.filter(|name| !name.is_empty()).map(Path::new)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
-    fn the_first_set_of_bits_that_fits_decides() {
-        let weir = (65532, 65532);
-        assert!(bits_allow(0o644, (0, 0), weir, READ));
-        assert!(!bits_allow(0o640, (0, 0), weir, READ));
-        assert!(bits_allow(0o640, (0, 65532), weir, READ));
-        assert!(bits_allow(0o400, (65532, 0), weir, READ));
-        assert!(!bits_allow(0o044, (65532, 65532), weir, READ), "the owner's bits go before the others'");
-        assert!(bits_allow(0o000, (7, 7), (0, 0), READ | PASS), "root may do everything");
-        assert!(!bits_allow(0o644, (0, 0), weir, READ | PASS));
+    fn included_files_are_found_through_each_other_and_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(
+            at("a.zone"),
+            "$TTL 60\n$INCLUDE b ; text\n$include \"sub/c d\" example.\nx TXT \"$INCLUDE\"\n",
+        )
+        .expect("written");
+        fs::write(at("b"), "$GENERATE 1-2 a$ A 192.0.2.$\n$INCLUDE a.zone\n$INCLUDED no\n$INCLUDE")
+            .expect("written");
+        let found = with_included([at("a.zone"), at("b")]);
+        assert_eq!(found, [at("a.zone"), at("sub/c d"), at("b")]);
     }
 
     #[test]
-    fn a_relative_path_passes_the_working_directory_and_not_what_is_above() {
-        let on_the_way = |path: &str| directories_on_the_way(Path::new(path)).collect::<Vec<_>>();
-        assert_eq!(on_the_way("zones/a.zone"), [PathBuf::from("."), PathBuf::from("zones")]);
-        assert_eq!(on_the_way("/srv/zones"), [PathBuf::from("/"), PathBuf::from("/srv")]);
-    }
-
-    #[test]
-    fn a_file_in_a_closed_folder_is_not_readable_for_others() {
+    fn a_file_in_a_closed_folder_is_closed_to_others() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("a.zone");
-        std::fs::write(&file, "").expect("written");
-        let set =
-            |mode| std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).expect("ours");
+        fs::write(&file, "").expect("written");
+        let set = |mode| fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).expect("ours");
         let nobody = 4_000_000_000;
+        let closed = || first_closed([folder.path().to_path_buf(), file.clone()], nobody, nobody);
         set(0o755);
-        assert!(may_read(&file, nobody, nobody) && may_read(folder.path(), nobody, nobody));
+        assert_eq!(closed(), None);
         set(0o700);
-        assert!(!may_read(&file, nobody, nobody) && !may_read(folder.path(), nobody, nobody));
+        // Whoever is not root cannot ask for others.
+        let is_told = privilege::with_access_of(nobody, nobody, || ()).is_some();
+        assert_eq!(closed(), is_told.then(|| folder.path().to_path_buf()));
+        assert_eq!(first_closed([folder.path().join("missing")], nobody, nobody), None);
     }
 }
