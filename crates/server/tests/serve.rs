@@ -368,7 +368,7 @@ fn zones_that_lead_to_files_which_only_root_can_read_are_served_all_the_same() {
     fs::write(closed.join("hosts"), "inner A 192.0.2.2\n").unwrap();
     fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
     let is_served = |name: &str| {
-        let server = Server::start(&zones, &[]);
+        let server = Server::serve(&zones, &[]);
         assert_eq!(address(&server.ask(&format!("host.{name}"), A)), [192, 0, 2, 1]);
         server.stop();
     };
