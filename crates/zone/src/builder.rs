@@ -29,12 +29,11 @@ struct Division {
 }
 
 impl Division {
-    /// Most threads that build one zone: past that they wait for memory.
-    const MAX_THREADS: usize = 8;
-
-    fn of_this_machine() -> Division {
-        let n_cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Division { n_threads: n_cpus.min(Division::MAX_THREADS), parts_from: 4 << 20, part_len: 1 << 20 }
+    fn for_octets(n_octets: usize) -> Division {
+        let parts_from = 4 << 20;
+        // How many CPUs there are takes several files to find out: too much for a small zone.
+        let n_threads = if n_octets < parts_from { 1 } else { n_threads() };
+        Division { n_threads, parts_from, part_len: 1 << 20 }
     }
 }
 
@@ -105,7 +104,8 @@ impl ZoneBuilder {
     /// # Errors
     /// Findings, when one of them makes answering impossible ([`Rule::is_error`](crate::finding::Rule::is_error)).
     pub fn finish(self) -> Result<(Zone, Vec<Finding>), Vec<Finding>> {
-        self.finish_by(Division::of_this_machine())
+        let division = Division::for_octets(self.others.n_octets());
+        self.finish_by(division)
     }
 
     fn finish_by(self, division: Division) -> Result<(Zone, Vec<Finding>), Vec<Finding>> {
@@ -114,8 +114,22 @@ impl ZoneBuilder {
     }
 }
 
+/// Most threads that work on one zone: past that they wait for memory.
+const MAX_THREADS: usize = 8;
+/// Nodes from which on threads pay for themselves.
+const PARALLEL_FROM: usize = 50_000;
+
+fn n_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
+}
+
+/// Threads for going through a number of nodes.
+pub(crate) fn threads_for(n_nodes: usize) -> usize {
+    if n_nodes < PARALLEL_FROM { 1 } else { n_threads() }
+}
+
 /// What `work` makes of each item, in their order; each is done on a thread of its own, the first on the caller's.
-fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let mut items = items.into_iter();
     let Some(first) = items.next() else { return Vec::new() };
     let work = &work;

@@ -193,6 +193,11 @@ impl Nsec3Chain {
         self.entry(zone, u32::try_from(number).ok()?)
     }
 
+    /// The hashes in ascending order, each with the node that owns its record.
+    pub(crate) fn entries<'z>(&self, zone: &'z Zone) -> impl Iterator<Item = (Nsec3Hash, Node<'z>)> {
+        self.entries.iter().map(|&(hash, position)| (hash, zone.node(position)))
+    }
+
     fn known(&self, node: &Node<'_>) -> Option<&KnownHashes> {
         self.by_rank.get(usize::try_from(node.rank()).ok()?)
     }
@@ -213,18 +218,23 @@ impl Nsec3Chain {
 }
 
 /// The fields that NSEC3 and NSEC3PARAM start with (RFC 5155 sections 3.2 and 4.2).
-struct Parameters<'z> {
+pub(crate) struct Parameters<'z> {
     algorithm: u8,
-    flags: u8,
-    iterations: u16,
-    salt: &'z [u8],
+    pub(crate) flags: u8,
+    pub(crate) iterations: u16,
+    pub(crate) salt: &'z [u8],
 }
 
 impl<'z> Parameters<'z> {
-    fn read(rdata: &'z [u8]) -> Option<Parameters<'z>> {
+    pub(crate) fn read(rdata: &'z [u8]) -> Option<Parameters<'z>> {
+        Parameters::split(rdata).map(|(parameters, _)| parameters)
+    }
+
+    /// Reads them; yields what follows as well.
+    pub(crate) fn split(rdata: &'z [u8]) -> Option<(Parameters<'z>, &'z [u8])> {
         let (&[algorithm, flags, i1, i0, salt_len], rest) = rdata.split_first_chunk::<5>()?;
-        let salt = rest.get(..usize::from(salt_len))?;
-        Some(Parameters { algorithm, flags, iterations: u16::from_be_bytes([i1, i0]), salt })
+        let (salt, rest) = rest.split_at_checked(usize::from(salt_len))?;
+        Some((Parameters { algorithm, flags, iterations: u16::from_be_bytes([i1, i0]), salt }, rest))
     }
 }
 

@@ -31,6 +31,40 @@ pub enum Rule {
     Duplicate,
     /// An RRSIG record that covers no RRset; it is left out.
     SignatureOfNothing,
+    /// An NS, MX or SRV record that names an alias (RFC 2181 section 10.3).
+    TargetAlias,
+    /// An NS, MX or SRV record that names a host of the zone without an address.
+    TargetWithoutAddress,
+    /// A name server below the zone cut that it serves, without an address (RFC 1034 section 4.2.1).
+    GlueMissing,
+    /// An RRset without a signature in a zone with keys (RFC 4035 section 2.2).
+    SignatureMissing,
+    /// An RRSIG record that no key of the zone can have made (RFC 4035 section 5.3.1).
+    SignatureKey,
+    /// An RRSIG record that is not valid now (RFC 4034 section 3.1.5).
+    SignatureExpired,
+    /// An RRSIG record whose end is near.
+    SignatureEndsSoon,
+    /// A CDS or CDNSKEY record that is of no key in the zone (RFC 7344 section 4.1).
+    KeyMismatch,
+    /// A DS record where no zone is delegated (RFC 4034 section 5).
+    DsWithoutCut,
+    /// An NSEC or NSEC3 record that is missing or does not lead to the next (RFC 4034 section 4, RFC 5155 section 7.1).
+    NsecChain,
+    /// Proofs that live longer than negative answers (RFC 9077 section 3).
+    NsecTtl,
+    /// NSEC3 with iterations (RFC 9276 section 3.1).
+    Nsec3Iterations,
+    /// NSEC3 with more iterations than are served (RFC 9276 section 3.2).
+    Nsec3TooManyIterations,
+    /// NSEC3 with a salt (RFC 9276 section 3.1).
+    Nsec3Salt,
+    /// A ZONEMD record that does not match the zone (RFC 8976 section 4).
+    Zonemd,
+    /// A name with an asterisk that is not its first label (RFC 4592 section 2.1.1).
+    WildcardInside,
+    /// NS, DNAME or DS records at a wildcard (RFC 4592 section 4, RFC 6672 section 3.3).
+    WildcardType,
     /// The zone is larger than its positions can tell.
     TooLarge,
 }
@@ -38,17 +72,18 @@ pub enum Rule {
 impl Rule {
     /// Whether the zone cannot be answered from because of it.
     pub fn is_error(self) -> bool {
-        match self {
+        matches!(
+            self,
             Rule::SoaMissing
-            | Rule::SoaMultiple
-            | Rule::SoaNotAtApex
-            | Rule::NsMissing
-            | Rule::CnameWithOtherData
-            | Rule::CnameMultiple
-            | Rule::DnameMultiple
-            | Rule::TooLarge => true,
-            Rule::BelowDname | Rule::TtlsDiffer | Rule::Duplicate | Rule::SignatureOfNothing => false,
-        }
+                | Rule::SoaMultiple
+                | Rule::SoaNotAtApex
+                | Rule::NsMissing
+                | Rule::CnameWithOtherData
+                | Rule::CnameMultiple
+                | Rule::DnameMultiple
+                | Rule::Nsec3TooManyIterations
+                | Rule::TooLarge
+        )
     }
 
     /// A short name for lists and scripts.
@@ -65,6 +100,23 @@ impl Rule {
             Rule::TtlsDiffer => "ttls-differ",
             Rule::Duplicate => "duplicate",
             Rule::SignatureOfNothing => "signature-of-nothing",
+            Rule::TargetAlias => "target-alias",
+            Rule::TargetWithoutAddress => "target-without-address",
+            Rule::GlueMissing => "glue-missing",
+            Rule::SignatureMissing => "signature-missing",
+            Rule::SignatureKey => "signature-key",
+            Rule::SignatureExpired => "signature-expired",
+            Rule::SignatureEndsSoon => "signature-ends-soon",
+            Rule::KeyMismatch => "key-mismatch",
+            Rule::DsWithoutCut => "ds-without-cut",
+            Rule::NsecChain => "nsec-chain",
+            Rule::NsecTtl => "nsec-ttl",
+            Rule::Nsec3Iterations => "nsec3-iterations",
+            Rule::Nsec3TooManyIterations => "nsec3-too-many-iterations",
+            Rule::Nsec3Salt => "nsec3-salt",
+            Rule::Zonemd => "zonemd",
+            Rule::WildcardInside => "wildcard-inside",
+            Rule::WildcardType => "wildcard-type",
             Rule::TooLarge => "too-large",
         }
     }
@@ -86,6 +138,37 @@ impl Rule {
             Rule::TtlsDiffer => "the TTLs of one RRset differ; the lowest is used",
             Rule::Duplicate => "the record is there already; this one is left out",
             Rule::SignatureOfNothing => "the RRSIG record covers no RRset of this name; it is left out",
+            Rule::TargetAlias => "the record names an alias; let it name the host itself",
+            Rule::TargetWithoutAddress => {
+                "the host that the record names has no address in the zone; add one or mend the name"
+            }
+            Rule::GlueMissing => {
+                "the server lies below the zone cut and cannot be found without its address; add it as glue"
+            }
+            Rule::SignatureMissing => {
+                "the RRset has no RRSIG record though the zone has keys; sign the zone again"
+            }
+            Rule::SignatureKey => "no key of the zone can have made the RRSIG record; sign the zone again",
+            Rule::SignatureExpired => "the RRSIG record is not valid now; sign the zone again",
+            Rule::SignatureEndsSoon => "the RRSIG record is valid for a short time only; sign the zone again",
+            Rule::KeyMismatch => {
+                "the record is of no DNSKEY record of the zone; the parent would break the chain of trust"
+            }
+            Rule::DsWithoutCut => {
+                "a DS record stands where there is no delegation; add NS records or remove it"
+            }
+            Rule::NsecChain => "the chain of NSEC or NSEC3 records is broken here; sign the zone again",
+            Rule::NsecTtl => {
+                "the TTL of NSEC and NSEC3 records is above that of negative answers; sign the zone again"
+            }
+            Rule::Nsec3Iterations => "NSEC3 iterations cost time and protect nothing; use 0",
+            Rule::Nsec3TooManyIterations => "there are too many NSEC3 iterations; use 0",
+            Rule::Nsec3Salt => "the salt of NSEC3 protects nothing; use none, written as a hyphen",
+            Rule::Zonemd => "the ZONEMD record does not match the zone; compute it again",
+            Rule::WildcardInside => {
+                "an asterisk makes a wildcard only as the first label of a name; this one is an ordinary label"
+            }
+            Rule::WildcardType => "this type does nothing sensible at a wildcard; remove it",
             Rule::TooLarge => "the zone is too large",
         }
     }
@@ -102,11 +185,14 @@ pub struct Finding {
     pub rtype: Rtype,
     /// What the caller handed in with that record ([`crate::builder::ZoneBuilder::add`]), such as its line.
     pub tag: Option<u32>,
+    /// What the rule found in particular; empty when the rule says it all.
+    pub detail: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.owner, self.rtype, self.rule.sentence())
+        write!(f, "{} {}: {}", self.owner, self.rtype, self.rule.sentence())?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Zones: from master files to immutable trees that answer.
 //!
 //! Reading order: [`tree`] is what everything else is for; [`builder`] makes it from records and reports what the
-//! records have wrong together ([`finding`]); [`index`] finds names in it by hash; [`denial`] finds the records that prove what is not in it.
+//! records have wrong together ([`finding`], [`checks`]); [`index`] finds names in it by hash; [`denial`] finds the records that prove what is not in it.
 //!
 //! invariant: a [`Zone`] never changes. A reload builds another one beside it.
 
@@ -12,6 +12,8 @@
 )]
 
 pub mod builder;
+pub mod canonical;
+pub mod checks;
 pub mod denial;
 pub mod diagnostic;
 pub mod files;

@@ -2,13 +2,16 @@
 
 use crate::ZoneBuilder;
 use crate::builder::Refused;
-use crate::diagnostic::{Diagnostic, Files, Location, OpenedFile, Severity};
+use crate::checks;
+use crate::diagnostic::{Diagnostic, Location, OpenedFile, Severity};
 use crate::finding::Finding;
 use crate::text::{self, Record, RecordSink, Refusal, Source};
 use crate::tree::Zone;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use weir_wire::name::{Folded, HashSeed};
+use weir_wire::rtype::Rtype;
 
 /// How a zone is loaded.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +20,8 @@ pub struct LoadOptions {
     pub text: text::Options,
     /// Whether a warning keeps the zone from being loaded.
     pub strict: bool,
+    /// What the zone as a whole is judged by.
+    pub limits: checks::Limits,
 }
 
 /// A zone that can be served.
@@ -76,17 +81,26 @@ pub fn load(
         builder: ZoneBuilder::new(origin, options.text.class, seed),
         places: Places::default(),
     };
+    let again = source.again();
     let reading = text::read(source, origin.name(), &mut sink, &options.text);
     let (files, mut findings) = (reading.files, reading.findings);
     if findings.has_errors() {
         return Err(findings.into_list());
     }
-    let (zone, found) = match sink.builder.finish() {
+    let BuilderSink { builder, places } = sink;
+    let (zone, mut found) = match builder.finish() {
         Ok((zone, found)) => (Some(zone), found),
         Err(found) => (None, found),
     };
+    if let Some(zone) = &zone {
+        found.extend(checks::check(zone, &options.limits).into_vec());
+    }
+    let located = again.map_or_else(Located::default, |again| locate(again, origin, &found, options));
     for finding in &found {
-        findings.push(diagnostic(finding, &files, &sink.places));
+        let at = finding.tag.map(|tag| places.location(tag)).or_else(|| located.get(finding));
+        let severity = if finding.rule.is_error() { Severity::Error } else { Severity::Warning };
+        let at = at.unwrap_or_default();
+        findings.push(files.diagnostic(severity, at, finding.rule.name(), finding.to_string()));
     }
     let has_errors = findings.has_errors();
     let list = findings.into_list();
@@ -105,10 +119,43 @@ fn as_errors(list: Vec<Diagnostic>) -> Vec<Diagnostic> {
     list.into_iter().map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect()
 }
 
-fn diagnostic(finding: &Finding, files: &Files, places: &Places) -> Diagnostic {
-    let severity = if finding.rule.is_error() { Severity::Error } else { Severity::Warning };
-    let at = finding.tag.map_or(Location::default(), |tag| places.location(tag));
-    files.diagnostic(severity, at, finding.rule.name(), finding.to_string())
+/// Where records stand that the finished zone has something against: the first of each name and type.
+#[derive(Debug, Default)]
+struct Located {
+    places: HashMap<(Vec<u8>, Rtype), Location>,
+}
+
+impl Located {
+    fn get(&self, finding: &Finding) -> Option<Location> {
+        self.places.get(&key(finding)).copied().filter(|at| *at != Location::default())
+    }
+}
+
+fn key(finding: &Finding) -> (Vec<u8>, Rtype) {
+    (finding.owner.folded().octets().to_vec(), finding.rtype)
+}
+
+/// Reads the text once more for the places of what was found in the tree, which has none. Only zones with such
+/// findings pay for it.
+fn locate(source: Source<'_>, origin: Folded<'_>, found: &[Finding], options: &LoadOptions) -> Located {
+    let without_place = found.iter().filter(|finding| finding.tag.is_none());
+    let mut places: HashMap<_, _> =
+        without_place.map(|finding| (key(finding), Location::default())).collect();
+    if places.is_empty() {
+        return Located::default();
+    }
+    let mut asked = (Vec::new(), Rtype::A);
+    let mut sink = |record: Record<'_>| {
+        asked.0.clear();
+        asked.0.extend_from_slice(record.owner.octets());
+        asked.0.make_ascii_lowercase();
+        asked.1 = record.rtype;
+        if let Some(place) = places.get_mut(&asked).filter(|place| **place == Location::default()) {
+            *place = Location { column: 0, ..record.at };
+        }
+    };
+    text::read(source, origin.name(), &mut sink, &options.text);
+    Located { places }
 }
 
 /// Hands records to a builder and remembers where they stood.

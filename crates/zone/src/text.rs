@@ -103,6 +103,17 @@ pub enum Source<'s> {
     Octets(&'s str, &'s [u8]),
 }
 
+impl<'s> Source<'s> {
+    /// The same text once more, when it can be read twice.
+    pub(crate) fn again(&self) -> Option<Source<'s>> {
+        match *self {
+            Source::Path(path) => Some(Source::Path(path)),
+            Source::Octets(name, octets) => Some(Source::Octets(name, octets)),
+            Source::Reader(..) => None,
+        }
+    }
+}
+
 impl std::fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

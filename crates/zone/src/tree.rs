@@ -433,11 +433,13 @@ impl<'z> Rrset<'z> {
         !self.links.is_empty()
     }
 
-    /// Where in the records' image the names stand that lie in the zone, whether they exist or not.
-    pub(crate) fn names_in_zone(&self) -> impl Iterator<Item = usize> + use<'z> {
+    /// The names in the records' RDATA that lie in the zone: where they stand in the image, and the position of their
+    /// node, 0 for those that do not exist.
+    pub(crate) fn named_hosts(&self) -> impl Iterator<Item = (usize, u32)> + use<'z> {
         let (links, _) = self.links.as_chunks::<LINK_LEN>();
-        links.iter().filter_map(|&[_, _, _, _, p0, p1, p2, p3]| {
-            usize::try_from(u32::from_le_bytes([p0, p1, p2, p3])).ok()
+        links.iter().filter_map(|&[n0, n1, n2, n3, p0, p1, p2, p3]| {
+            let name_at = usize::try_from(u32::from_le_bytes([p0, p1, p2, p3])).ok()?;
+            Some((name_at, u32::from_le_bytes([n0, n1, n2, n3])))
         })
     }
 

@@ -93,7 +93,13 @@ fn finish(mut writer: Writer<'_>, n_threads: usize) -> Result<(Zone, Vec<Finding
     let Segment { mut arena, mut order, hashes, n_records, max_depth, mut findings, .. } = segment;
     if segment.is_full {
         let owner = frame.origin.name().fold();
-        findings.push(Finding { rule: Rule::TooLarge, owner, rtype: Rtype::SOA, tag: None });
+        findings.push(Finding {
+            rule: Rule::TooLarge,
+            owner,
+            rtype: Rtype::SOA,
+            tag: None,
+            detail: String::new(),
+        });
     }
     // Growing left room behind; the pages there were never touched.
     arena.shrink_to_fit();

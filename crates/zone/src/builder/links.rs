@@ -47,7 +47,7 @@ impl<'z> Resolver<'z> {
         for rrset in node.rrsets().filter(Rrset::has_links) {
             let Some(links_at) = node.links_at(&rrset) else { continue };
             let owner = node.owner(self.zone);
-            for (number, name_at) in rrset.names_in_zone().enumerate() {
+            for (number, (name_at, _)) in rrset.named_hosts().enumerate() {
                 self.name.clear();
                 rrset.records.name(name_at, owner.folded().name(), &mut self.name);
                 // Length octets are below 64, so folding does not touch them.

@@ -490,7 +490,13 @@ impl<'b> Writer<'b> {
         let prefix = if record.is_some() { self.last_prefix.as_slice() } else { &[] };
         let owner = FoldedBuf::join(prefix, self.frame.origin).unwrap_or(self.frame.origin.name().fold());
         let rtype = record.map_or(Rtype::SOA, |record| record.rtype);
-        self.segment.findings.push(Finding { rule, owner, rtype, tag: record.map(|record| record.tag) });
+        self.segment.findings.push(Finding {
+            rule,
+            owner,
+            rtype,
+            tag: record.map(|record| record.tag),
+            detail: String::new(),
+        });
     }
 }
 

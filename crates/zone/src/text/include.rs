@@ -9,6 +9,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::files::open_regular;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,8 +22,7 @@ impl Reader<'_> {
         match open_regular(path) {
             Err(message) => self.findings.push(Diagnostic::of_file(path, "file", message)),
             Ok(file) => {
-                let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-                self.open_files.push((path.to_owned(), real));
+                self.open_files.push((path.to_owned(), id_of(&file)));
                 self.file(path, &file);
                 self.open_files.pop();
             }
@@ -42,7 +42,10 @@ impl Reader<'_> {
             if metadata.len() == 0 { Box::new(io::empty()) } else { Box::new(file) };
         let before = Version::of(&metadata);
         self.files.note_opened(path, metadata);
-        self.input(path, Input::blocks(text, self.block_len));
+        // One octet more than there are, so that the end shows at once.
+        let n_octets = usize::try_from(before.n_octets).unwrap_or(usize::MAX);
+        let block_len = self.block_len.min(n_octets.saturating_add(1));
+        self.input(path, Input::blocks(text, block_len));
         if file.metadata().map_or(true, |after| before != Version::of(&after)) {
             let message = "the file changed while it was read: load it again when it is complete";
             self.findings.push(Diagnostic::of_file(path, "file", message));
@@ -86,27 +89,33 @@ impl Reader<'_> {
                 return self.error(at, "include", format!("cannot include {}: {message}", path.display()));
             }
         };
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if let Some(cycle) = self.cycle(&real) {
+        let id = id_of(&file);
+        if let Some(cycle) = self.cycle(id, &path) {
             return self.error(at, "include", format!("files include each other in a circle: {cycle}"));
         }
         let before = (self.state.origin, self.state.owner.clone(), self.state.owner_in_zone);
         self.set_origin(inclusion.origin);
-        self.open_files.push((path.clone(), real));
+        self.open_files.push((path.clone(), id));
         self.file(&path, &file);
         self.open_files.pop();
         self.set_origin(before.0);
         (self.state.owner, self.state.owner_in_zone) = (before.1, before.2);
     }
 
-    /// The files from `real` on that are open, when it is one of them.
-    fn cycle(&self, real: &Path) -> Option<String> {
-        let first = self.open_files.iter().position(|(_, open)| open == real)?;
-        let mut names: Vec<String> =
-            self.open_files.iter().skip(first).map(|(path, _)| path.display().to_string()).collect();
-        names.push(names.first()?.clone());
+    /// The files from the one that is included on, when it is open already, and `path`, by which it is included.
+    fn cycle(&self, id: Option<FileId>, path: &Path) -> Option<String> {
+        let first = self.open_files.iter().position(|(_, open)| open.is_some() && *open == id)?;
+        let open = self.open_files.iter().skip(first).map(|(open, _)| open.as_path());
+        let names: Vec<String> = open.chain([path]).map(|path| path.display().to_string()).collect();
         Some(names.join(" -> "))
     }
+}
+
+/// Device and inode: which file it is, whatever links lead to it.
+pub(super) type FileId = (u64, u64);
+
+fn id_of(file: &File) -> Option<FileId> {
+    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// What changes when a file is written to.

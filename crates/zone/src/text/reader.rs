@@ -1,6 +1,7 @@
 //! What carries over from entry to entry, and the loop over a file's entries.
 
 use super::fields::Scratch;
+use super::include::FileId;
 use super::input::{Input, MAX_ENTRY_LEN, RefillError};
 use super::masks::Masks;
 use super::scanner::{Fault, Mark, Scanner, Stop};
@@ -22,8 +23,8 @@ pub(super) struct Reader<'s> {
     pub(super) findings: Findings,
     /// Index of the file that is being read.
     pub(super) file: u16,
-    /// Where that file and those that include it really are, to find cycles.
-    pub(super) open_files: Vec<(PathBuf, PathBuf)>,
+    /// That file and those that include it, to find cycles.
+    pub(super) open_files: Vec<(PathBuf, Option<FileId>)>,
     pub(super) state: State,
     pub(super) scratch: Scratch,
     pub(super) rdata: Vec<u8>,
