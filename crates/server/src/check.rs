@@ -1,32 +1,83 @@
 //! `weir checkzone` and `weir checkconf`: read everything, report all that is wrong, start nothing.
 
-use std::path::Path;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use weir_wire::name::{FoldedBuf, HashSeed};
-use weir_zone::Zone;
 use weir_zone::diagnostic::Diagnostic;
+use weir_zone::{Zone, canonical};
 
 use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
 use crate::config::{self, Config, Mistake, ZoneName};
 use crate::failure::Failure;
-use crate::library::{Found, Source, Sources, load, load_all, load_from_stdin, n_threads};
+use crate::library::{self, Found, Loaded, Source, Sources, load_all, load_from_stdin, load_with, n_threads};
 use crate::print;
+
+mod excerpt;
+mod progress;
+
+use self::progress::Progress;
 
 /// Reads one zone file.
 pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
     let ZoneName(origin) = args.origin;
-    let loaded = if args.file == Path::new("-") {
-        load_from_stdin(&origin, HashSeed::random())
-    } else {
-        load(&Source { origin, path: args.file.clone() }, HashSeed::random())
-    };
-    let Some(zone) = loaded.zone else { return Err(Failure::of_lines(loaded.findings)) };
-    for warning in &loaded.findings {
-        print::err(warning);
+    let loaded = load_one(args, origin);
+    if args.json {
+        return report_zone(&origin, args.file.clone(), &loaded);
+    }
+    loaded.findings.iter().for_each(tell);
+    // What is wrong has been told.
+    let Some(zone) = loaded.zone else { return Err(Failure::of_lines([""; 0])) };
+    if args.print {
+        return print_zone(&zone);
     }
     print::out(loaded_line(&origin, &zone))?;
     print::out("OK")
+}
+
+/// Writes a finding to standard error; on a terminal with the line that it is about.
+fn tell(finding: &Diagnostic) {
+    print::err(finding);
+    if std::io::stderr().is_terminal() {
+        excerpt::of(finding).iter().flat_map(|excerpt| excerpt.lines()).for_each(print::err);
+    }
+}
+
+fn load_one(args: &CheckzoneArgs, origin: FoldedBuf) -> Loaded {
+    let mut options = library::options();
+    options.strict = args.strict;
+    if args.file == Path::new("-") {
+        return load_from_stdin(&origin, HashSeed::random(), &options);
+    }
+    let n_octets = std::fs::metadata(&args.file).map_or(0, |meta| meta.len());
+    let n_read = Arc::default();
+    let _progress = Progress::start(n_octets, "octets", &n_read);
+    options.text.n_read = Some(n_read);
+    load_with(&Source { origin, path: args.file.clone() }, HashSeed::random(), &options)
+}
+
+/// Writes the zone to standard output. As in [`print`], a reader that is gone is no failure.
+fn print_zone(zone: &Zone) -> Result<(), Failure> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match canonical::print(zone, &mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The report of one zone as JSON.
+fn report_zone(origin: &FoldedBuf, path: PathBuf, loaded: &Loaded) -> Result<(), Failure> {
+    let mut report = Report::default();
+    report.add(&Source { origin: *origin, path }, loaded);
+    print_json(&report)?;
+    match report.errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(Failure::of_lines(errors.iter().map(|error| &error.text))),
+    }
 }
 
 /// `zone example.com/IN: loaded serial 7`, the root as a dot.
@@ -55,6 +106,9 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
     message: String,
+    /// The rule of docs/FORMAT.md that is broken; none in configuration files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'static str>,
     /// As it is printed without --json.
     #[serde(skip)]
     text: String,
@@ -77,7 +131,7 @@ impl From<Mistake> for Line {
     fn from(mistake: Mistake) -> Line {
         let text = mistake.to_string();
         let (line, column) = mistake.place.unzip();
-        Line { file: Some(lossy(&mistake.path)), line, column, message: mistake.message, text }
+        Line { file: Some(lossy(&mistake.path)), line, column, message: mistake.message, rule: None, text }
     }
 }
 
@@ -89,6 +143,7 @@ impl From<&Diagnostic> for Line {
             line: number(finding.line),
             column: number(finding.column),
             message: finding.message.clone(),
+            rule: Some(finding.rule),
             text: finding.to_string(),
         }
     }
@@ -96,7 +151,7 @@ impl From<&Diagnostic> for Line {
 
 impl From<String> for Line {
     fn from(message: String) -> Line {
-        Line { file: None, line: None, column: None, text: message.clone(), message }
+        Line { file: None, line: None, column: None, rule: None, text: message.clone(), message }
     }
 }
 
@@ -134,12 +189,20 @@ fn check_zones(sources: &Sources, report: &mut Report) {
         Err(problem) => return report.errors.push(problem.into()),
     };
     report.errors.extend(problems.into_iter().map(Line::from));
-    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random(), n_threads())) {
-        let findings = if loaded.zone.is_some() { &mut report.warnings } else { &mut report.errors };
+    let n_done = Arc::default();
+    let _progress = Progress::start(sources.len() as u64, "zones", &n_done);
+    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random(), n_threads(), &n_done)) {
+        report.add(source, &loaded);
+    }
+}
+
+impl Report {
+    fn add(&mut self, source: &Source, loaded: &Loaded) {
+        let findings = if loaded.zone.is_some() { &mut self.warnings } else { &mut self.errors };
         findings.extend(loaded.findings.iter().map(Line::from));
-        if let Some(zone) = loaded.zone {
-            report.loaded_lines.push(loaded_line(&source.origin, &zone));
-            report.zones.push(ZoneLine {
+        if let Some(zone) = &loaded.zone {
+            self.loaded_lines.push(loaded_line(&source.origin, zone));
+            self.zones.push(ZoneLine {
                 name: source.origin.to_string(),
                 file: lossy(&source.path),
                 serial: zone.serial(),

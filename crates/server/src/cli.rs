@@ -139,9 +139,12 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints `zone ORIGIN/IN: loaded serial N` and `OK`, or one line FILE:LINE:COLUMN: WHAT for each mistake and exits 1.
+On a terminal the line of the file is shown as well, with what is wrong underlined.
 
 Examples:
   weir checkzone example.com zones/example.com.zone
+  weir checkzone --strict example.com zones/example.com.zone
+  weir checkzone --print example.com zones/example.com.zone > sorted.zone
   weir checkzone . root.zone
   dig @192.0.2.1 example.com AXFR | weir checkzone example.com -")]
 pub(crate) struct CheckzoneArgs {
@@ -152,6 +155,18 @@ pub(crate) struct CheckzoneArgs {
     /// Zone file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// Take warnings for errors
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Report as one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the zone to standard output, one record a line in canonical order
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) print: bool,
 }
 
 /// Arguments of `weir checkconf`.

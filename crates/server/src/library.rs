@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tracing::{debug, error, info};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
@@ -18,7 +18,7 @@ mod access;
 mod read;
 mod tell;
 
-pub(crate) use self::read::{Loaded, load, load_from_stdin};
+pub(crate) use self::read::{Loaded, load, load_from_stdin, load_with, options};
 
 use self::read::Stamp;
 use self::tell::{TOLD_ONE_BY_ONE, Telling};
@@ -256,7 +256,7 @@ impl Library {
         let changed: Vec<Source> = sources.into_iter().filter(|source| !is_current(source)).collect();
         let tell_each = changed.len() <= TOLD_ONE_BY_ONE;
         let (mut n_loaded, mut n_bad) = (0, 0);
-        let all_loaded = load_all(&changed, self.seed, n_threads);
+        let all_loaded = load_all(&changed, self.seed, n_threads, &AtomicU64::new(0));
         for (source, loaded) in changed.iter().zip(all_loaded) {
             if self.take(source, loaded, tell_each, telling) {
                 n_loaded += 1;
@@ -323,8 +323,13 @@ pub(crate) fn n_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Loads zones on `n_threads` threads, the caller's among them; yields them in the order given.
-pub(crate) fn load_all(sources: &[Source], seed: HashSeed, n_threads: usize) -> Vec<Loaded> {
+/// Loads zones on `n_threads` threads, the caller's among them; yields them in the order given. `n_done` counts them.
+pub(crate) fn load_all(
+    sources: &[Source],
+    seed: HashSeed,
+    n_threads: usize,
+    n_done: &AtomicU64,
+) -> Vec<Loaded> {
     let n_threads = n_threads.min(sources.len());
     let next = AtomicUsize::new(0);
     let load_some = || {
@@ -333,6 +338,7 @@ pub(crate) fn load_all(sources: &[Source], seed: HashSeed, n_threads: usize) -> 
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(source) = sources.get(number) else { return done };
             done.push((number, load(source, seed)));
+            n_done.fetch_add(1, Ordering::Relaxed);
         }
     };
     let mut loaded: Vec<(usize, Loaded)> = std::thread::scope(|scope| {
@@ -463,7 +469,7 @@ mod tests {
                 path: write(&folder, &format!("z{n}.zone"), &zone(n)),
             })
             .collect();
-        let loaded = load_all(&sources, SEED, 4);
+        let loaded = load_all(&sources, SEED, 4, &AtomicU64::new(0));
         let serials = loaded.iter().map(|loaded| loaded.zone.as_ref().map(|zone| zone.serial()));
         assert!(serials.eq((0..50).map(Some)));
     }

@@ -251,3 +251,45 @@ fn the_report_of_checkconf_is_json_when_the_environment_says_so() {
         assert_eq!((ran.code, ran.stdout.starts_with('{')), (Some(0), is_json), "{value}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn checkzone_takes_warnings_for_errors_when_strict() {
+    let place = folder();
+    let file =
+        write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "alias CNAME www\n@ MX 10 alias\n"));
+    let ran = run(weir().args(["checkzone", "example.com"]).arg(&file));
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.contains("warning: example.com. MX:"), "{}", ran.stderr);
+    let ran = run(weir().args(["checkzone", "--strict", "example.com"]).arg(&file));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("example.com. MX:") && !ran.stderr.contains("warning"), "{}", ran.stderr);
+}
+
+#[test]
+fn checkzone_reports_as_json() {
+    let place = folder();
+    let file = write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "mail MX x mail\n"));
+    let ran = run(weir().args(["checkzone", "--json", "example.com"]).arg(&file));
+    assert_eq!(ran.code, Some(1));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["errors"][0]["rule"], &report["errors"][0]["column"]), (&"number".into(), &9.into()));
+    let file = write_zone(place.path(), "example.org", &zone(7, "192.0.2.1"));
+    let ran = run(weir().args(["checkzone", "--json", "example.org"]).arg(&file));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &report["zones"][0]["serial"]), (Some(0), &7.into()));
+}
+
+#[test]
+fn checkzone_prints_a_zone_that_prints_the_same_again() {
+    let place = folder();
+    let file =
+        write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "B.a TXT x\na A 192.0.2.9\n"));
+    let printed = run(weir().args(["checkzone", "--print", "example.com"]).arg(&file));
+    assert_eq!(printed.code, Some(0));
+    assert!(printed.stdout.starts_with("example.com. "), "{}", printed.stdout);
+    let at = |text: &str| printed.stdout.find(text).unwrap();
+    assert!(at("\na.example.com. 60 IN A 192.0.2.9\n") < at("\nb.a.example.com. 60 IN TXT \"x\"\n"));
+    let again = write_zone(place.path(), "example.net", &printed.stdout);
+    let again = run(weir().args(["checkzone", "--print", "example.com"]).arg(&again));
+    assert_eq!(again.stdout, printed.stdout);
+}

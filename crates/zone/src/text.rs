@@ -12,6 +12,8 @@
 use crate::diagnostic::{Diagnostic, Files, Findings, Location};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use weir_wire::name::Name;
 use weir_wire::rtype::{Class, Rtype};
 
@@ -85,11 +87,13 @@ pub struct Options {
     pub includes: bool,
     /// Most records that one `$GENERATE` may make; 0 refuses the directive.
     pub max_generated: u64,
+    /// Counts the octets that were read, for those who wait.
+    pub n_read: Option<Arc<AtomicU64>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { class: Class::IN, max_errors: 20, includes: true, max_generated: 1_000_000 }
+        Options { class: Class::IN, max_errors: 20, includes: true, max_generated: 1_000_000, n_read: None }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_wire::name::{FoldedBuf, HashSeed};
 use weir_zone::Zone;
+use weir_zone::checks::Limits;
 use weir_zone::diagnostic::{Diagnostic, OpenedFile};
 use weir_zone::load::{self, LoadOptions};
 
@@ -65,9 +66,19 @@ pub(crate) struct Loaded {
 
 /// Loads a zone from its file.
 pub(crate) fn load(source: &Source, seed: HashSeed) -> Loaded {
+    load_with(source, seed, &options())
+}
+
+/// How zones are loaded: signatures are judged by the clock.
+pub(crate) fn options() -> LoadOptions {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+    LoadOptions { limits: Limits { now, ..Limits::default() }, ..LoadOptions::default() }
+}
+
+/// Loads a zone from its file in another way than usual.
+pub(crate) fn load_with(source: &Source, seed: HashSeed, options: &LoadOptions) -> Loaded {
     let start = SystemTime::now();
-    let loaded = load::load_file(&source.path, source.origin.folded(), seed, &LoadOptions::default());
-    match loaded {
+    match load::load_file(&source.path, source.origin.folded(), seed, options) {
         Ok(loaded) => Loaded {
             stamps: stamps_since(start, &loaded.opened),
             zone: Some(Arc::new(loaded.zone)),
@@ -78,8 +89,8 @@ pub(crate) fn load(source: &Source, seed: HashSeed) -> Loaded {
 }
 
 /// Loads a zone from standard input.
-pub(crate) fn load_from_stdin(origin: &FoldedBuf, seed: HashSeed) -> Loaded {
-    match load::load_stdin(origin.folded(), seed, &LoadOptions::default()) {
+pub(crate) fn load_from_stdin(origin: &FoldedBuf, seed: HashSeed, options: &LoadOptions) -> Loaded {
+    match load::load_stdin(origin.folded(), seed, options) {
         Ok(loaded) => {
             Loaded { zone: Some(Arc::new(loaded.zone)), findings: loaded.warnings, stamps: Vec::new() }
         }

@@ -8,6 +8,7 @@ use super::scanner::{Fault, Mark, Scanner, Stop};
 use super::{Options, Reading, RecordSink};
 use crate::diagnostic::{Diagnostic, Files, Findings, Location, Severity};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use weir_wire::name::{Name, NameBuf};
 
 /// UTF-8's byte order mark, which some editors put in front of a text.
@@ -140,7 +141,12 @@ impl<'s> Reader<'s> {
             let window = window.get(n_skipped..).unwrap_or(&[]);
             masks.fill(window);
             match self.entries_of_window(Scanner::new(window, &masks, is_last, line)) {
-                Some(mark) => (n_done, line) = (n_skipped + mark.at, mark.line),
+                Some(mark) => {
+                    (n_done, line) = (n_skipped + mark.at, mark.line);
+                    if let Some(n_read) = &self.options.n_read {
+                        n_read.fetch_add(n_done as u64, Ordering::Relaxed);
+                    }
+                }
                 None => return,
             }
         }
