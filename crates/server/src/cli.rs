@@ -157,15 +157,15 @@ pub(crate) struct CheckzoneArgs {
     pub(crate) file: PathBuf,
 
     /// Take warnings for errors
-    #[arg(long)]
+    #[arg(long, env = "WEIR_STRICT", value_parser = BoolishValueParser::new())]
     pub(crate) strict: bool,
 
     /// Report as one JSON object on standard output
-    #[arg(long)]
+    #[arg(long, env = "WEIR_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
 
     /// Write the zone to standard output, one record a line in canonical order
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, env = "WEIR_PRINT", value_parser = BoolishValueParser::new(), conflicts_with = "json")]
     pub(crate) print: bool,
 }
 

@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(underlined(line, 7).as_deref(), Some(expected));
         assert_eq!(
             underlined(line, 0).as_deref(),
-            Some("    www A 192.0.2.256 ; wrong\n    ^~~~~~~~~~~~~~~~~~~~~~~~")
+            Some("    www A 192.0.2.256 ; wrong\n    ^~~~~~~~~~~~~~~~~~~~~~~~~")
         );
         assert_eq!(underlined(line, 70), None);
     }
