@@ -272,7 +272,7 @@ fn checkzone_reports_as_json() {
     let ran = run(weir().args(["checkzone", "--json", "example.com"]).arg(&file));
     assert_eq!(ran.code, Some(1));
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&report["errors"][0]["rule"], &report["errors"][0]["column"]), (&"number".into(), &9.into()));
+    assert_eq!((&report["errors"][0]["rule"], &report["errors"][0]["column"]), (&"rdata".into(), &9.into()));
     let file = write_zone(place.path(), "example.org", &zone(7, "192.0.2.1"));
     let ran = run(weir().args(["checkzone", "--json", "example.org"]).arg(&file));
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
