@@ -1,6 +1,6 @@
 //! DNS over TCP (RFC 7766): connections are many and idle, so each is a small task that owns no buffer.
 //!
-//! A connection waits until something can be read, has its turn on the desk of whatever thread it runs on, and waits
+//! A connection waits until something can be read, has its turn in the buffers of whatever thread it runs on, and waits
 //! again. Queries are pipelined: all that have arrived are answered in one turn, and leave in one write. There is no
 //! task a query.
 
@@ -16,15 +16,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::warn;
 
 mod budget;
+mod connection_table;
 mod leave;
 pub(crate) mod memory;
-mod seats;
 mod turn;
 
 use self::budget::Budget;
+use self::connection_table::{ConnectionTable, Entry};
 use self::leave::Reason;
-use self::seats::{Seat, Seats};
-use self::turn::{Backlog, Context, Desk, Turn};
+use self::turn::{Backlog, Buffers, Context, Turn};
 use crate::counters::Counters;
 use crate::log::Seldom;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
@@ -55,18 +55,18 @@ pub(crate) struct Service {
     responder: ResponderConfig,
     zones: SharedZones,
     counters: Arc<Counters>,
-    seats: Arc<Seats>,
+    connections: Arc<ConnectionTable>,
     budget: Arc<Budget>,
-    /// Threads that have a desk, for each to find its own counters.
-    n_desks: AtomicUsize,
+    /// Threads that have buffers, for each to find its own counters.
+    n_threads: AtomicUsize,
 }
 
 /// Lines about connections that cannot be accepted.
 static ACCEPT_ERRORS: Seldom = Seldom::new();
 
 thread_local! {
-    /// The desk of this thread and the index of its counters. A process runs one service.
-    static DESK: RefCell<Option<(Desk, usize)>> = const { RefCell::new(None) };
+    /// The buffers of this thread and the index of its counters. A process runs one service.
+    static BUFFERS: RefCell<Option<(Buffers, usize)>> = const { RefCell::new(None) };
 }
 
 impl Service {
@@ -77,9 +77,17 @@ impl Service {
         zones: SharedZones,
         counters: Arc<Counters>,
     ) -> Arc<Service> {
-        let seats = Seats::new(limits.max_connections);
+        let connections = ConnectionTable::new(limits.max_connections);
         let budget = Budget::new(BACKLOG_BUDGET_OCTETS);
-        Arc::new(Service { limits, responder, zones, counters, seats, budget, n_desks: AtomicUsize::new(0) })
+        Arc::new(Service {
+            limits,
+            responder,
+            zones,
+            counters,
+            connections,
+            budget,
+            n_threads: AtomicUsize::new(0),
+        })
     }
 
     /// Accepts connections until `stopping` turns true, and then those that wait already; each keeps a clone of `alive`
@@ -112,20 +120,20 @@ impl Service {
         stopping: watch::Receiver<bool>,
         alive: mpsc::Sender<()>,
     ) {
-        let seat = self.seats.take().await;
+        let entry = self.connections.enter().await;
         self.counters.tcp.accepted.add_shared(1);
         self.counters.tcp.open.add_shared(1);
         // Without it the kernel may hold an answer back to join it with the next; a refusal costs only time.
         let _ = stream.set_nodelay(true);
         let service = Arc::clone(self);
         tokio::spawn(async move {
-            let end = service.run(&stream, &seat, stopping).await;
+            let end = service.run(&stream, &entry, stopping).await;
             if matches!(end, End::Unread | End::MadeRoom(_)) {
                 memory::abandon(&stream);
             }
-            // The client's end first: a free seat says that the connection is gone.
+            // The client's end first: room in the table says that the connection is gone.
             drop(stream);
-            drop(seat);
+            drop(entry);
             service.count_end(end);
             drop(alive);
         });
@@ -141,7 +149,7 @@ impl Service {
                     "a TCP connection cannot be accepted: {error}; the one that was idle longest is closed for it"
                 );
             }
-            self.seats.evict_longest_idle();
+            self.connections.evict_longest_idle();
             sleep(ACCEPT_PAUSE).await;
         }
     }
@@ -159,7 +167,7 @@ impl Service {
     }
 
     /// Runs a connection to its end, wherever it is when it has to make room or the server stops.
-    async fn run(&self, stream: &TcpStream, seat: &Seat, stopping: watch::Receiver<bool>) -> End {
+    async fn run(&self, stream: &TcpStream, entry: &Entry, stopping: watch::Receiver<bool>) -> End {
         let mut server_stops = stopping.clone();
         let last_moment = async {
             // An error means that whoever would say so is gone: then it is the end as well.
@@ -168,34 +176,34 @@ impl Service {
         };
         tokio::select! {
             biased;
-            reason = seat.leave().asked() => End::MadeRoom(reason),
-            end = self.converse(stream, seat, stopping) => end,
+            reason = entry.leave().asked() => End::MadeRoom(reason),
+            end = self.converse(stream, entry, stopping) => end,
             () = last_moment => End::Done,
         }
     }
 
     /// Reads and answers until the client is done, or too slow.
-    async fn converse(&self, stream: &TcpStream, seat: &Seat, mut stopping: watch::Receiver<bool>) -> End {
-        let mut backlog = Backlog::new(self.budget.account(Arc::clone(seat.leave())));
+    async fn converse(&self, stream: &TcpStream, entry: &Entry, mut stopping: watch::Receiver<bool>) -> End {
+        let mut backlog = Backlog::new(self.budget.account(Arc::clone(entry.leave())));
         loop {
-            match self.wait(stream, seat, &mut stopping).await {
+            match self.wait(stream, entry, &mut stopping).await {
                 Wake::Readable => {}
                 // What has arrived, or is about to, is answered; then the connection ends.
                 Wake::Stopping => {
                     let _ = timeout(LAST_QUERIES, stream.readable()).await;
-                    self.turns(stream, seat, &mut backlog).await;
+                    self.turns(stream, entry, &mut backlog).await;
                     return End::Done;
                 }
                 Wake::Ended(end) => return end,
             }
-            if let Some(end) = self.turns(stream, seat, &mut backlog).await {
+            if let Some(end) = self.turns(stream, entry, &mut backlog).await {
                 return end;
             }
         }
     }
 
-    async fn wait(&self, stream: &TcpStream, seat: &Seat, stopping: &mut watch::Receiver<bool>) -> Wake {
-        let deadline = seat.idle_deadline(self.limits.idle_timeout);
+    async fn wait(&self, stream: &TcpStream, entry: &Entry, stopping: &mut watch::Receiver<bool>) -> Wake {
+        let deadline = entry.idle_deadline(self.limits.idle_timeout);
         tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => Wake::Stopping,
@@ -208,9 +216,9 @@ impl Service {
     }
 
     /// Takes turns until there is nothing left to answer; yields how the connection ended, if it did.
-    async fn turns(&self, stream: &TcpStream, seat: &Seat, backlog: &mut Backlog) -> Option<End> {
+    async fn turns(&self, stream: &TcpStream, entry: &Entry, backlog: &mut Backlog) -> Option<End> {
         loop {
-            match self.turn(stream, seat, backlog) {
+            match self.turn(stream, entry, backlog) {
                 Turn::Waiting => return None,
                 Turn::Again => tokio::task::yield_now().await,
                 Turn::Blocked => {
@@ -227,23 +235,23 @@ impl Service {
         }
     }
 
-    /// One turn on this thread's desk.
-    fn turn(&self, stream: &TcpStream, seat: &Seat, backlog: &mut Backlog) -> Turn {
-        DESK.with_borrow_mut(|desk| {
-            let (desk, index) = desk.get_or_insert_with(|| {
-                let index = self.n_desks.fetch_add(1, Ordering::Relaxed);
-                (Desk::new(Responder::new(&self.responder)), index)
+    /// One turn in this thread's buffers.
+    fn turn(&self, stream: &TcpStream, entry: &Entry, backlog: &mut Backlog) -> Turn {
+        BUFFERS.with_borrow_mut(|buffers| {
+            let (buffers, index) = buffers.get_or_insert_with(|| {
+                let index = self.n_threads.fetch_add(1, Ordering::Relaxed);
+                (Buffers::new(Responder::new(&self.responder)), index)
             });
             // The runtime has as many threads as there are counters.
             let Some(counters) = self.counters.tcp_answers.get(*index) else { return Turn::Failed };
             // Only whole queries count: who sends an octet now and then is idle all the same.
-            let note_queries = || seat.note_activity();
+            let note_queries = || entry.note_activity();
             // A connection without a peer any more is found out by the first read.
             let Ok(peer) = stream.peer_addr() else { return Turn::Failed };
             let arrival = Arrival { client: peer.ip(), now: seconds_now() };
             let zones = &self.zones.load();
             let context = Context { arrival, zones, counters, note_queries: &note_queries };
-            desk.turn(stream, backlog, &context)
+            buffers.turn(stream, backlog, &context)
         })
     }
 }

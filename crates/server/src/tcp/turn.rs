@@ -1,6 +1,6 @@
 //! One turn of a connection: read what has arrived, answer every whole query in it, write the answers at once.
 //!
-//! All work of a turn happens on a [`Desk`] that belongs to the thread, not to the connection: an idle connection
+//! All work of a turn happens in [`Buffers`] that belong to the thread, not to the connection: an idle connection
 //! holds no buffer at all. What a turn could not finish (a query that has not arrived whole, answers that the client
 //! does not take yet) is kept in the connection's [`Backlog`], and counted in its [`Account`].
 
@@ -22,7 +22,7 @@ const WRITE_OCTETS: usize = 16 << 10;
 const READS_A_TURN: usize = 4;
 
 /// The buffers of one thread.
-pub(super) struct Desk {
+pub(super) struct Buffers {
     responder: Responder,
     input: Box<[u8]>,
     output: Box<[u8]>,
@@ -38,7 +38,7 @@ pub(super) struct Backlog {
     account: Account,
 }
 
-/// What a turn needs beside the connection and the desk.
+/// What a turn needs beside the connection and the buffers.
 pub(super) struct Context<'c> {
     /// Who asks, and the time of this turn.
     pub(super) arrival: Arrival,
@@ -95,7 +95,7 @@ impl Backlog {
     }
 }
 
-/// Answers on their way out in the desk's buffer.
+/// Answers on their way out in the buffer for them.
 struct Outgoing<'d> {
     buffer: &'d mut [u8],
     filled: usize,
@@ -132,10 +132,10 @@ enum Answered {
     Blocked { used: usize },
 }
 
-impl Desk {
+impl Buffers {
     /// Buffers for one thread: 64 KiB of input, 80 KiB of output.
-    pub(super) fn new(responder: Responder) -> Desk {
-        Desk {
+    pub(super) fn new(responder: Responder) -> Buffers {
+        Buffers {
             responder,
             input: vec![0; MAX_FRAME_OCTETS].into_boxed_slice(),
             output: vec![0; WRITE_OCTETS + MAX_FRAME_OCTETS].into_boxed_slice(),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     struct Fixture {
-        desk: Desk,
+        buffers: Buffers,
         backlog: Backlog,
         budget: Arc<Budget>,
         zones: Zones,
@@ -338,7 +338,7 @@ mod tests {
         fn new(budget: usize) -> Fixture {
             let budget = Budget::new(budget);
             Fixture {
-                desk: Desk::new(Responder::new(&ResponderConfig::tcp(&Config::default(), SEED))),
+                buffers: Buffers::new(Responder::new(&ResponderConfig::tcp(&Config::default(), SEED))),
                 backlog: Backlog::new(budget.account(Arc::default())),
                 budget,
                 zones: Zones::empty(SEED),
@@ -356,7 +356,7 @@ mod tests {
                 counters: &self.counters,
                 note_queries: &note_queries,
             };
-            let turn = self.desk.turn(stream, &mut self.backlog, &context);
+            let turn = self.buffers.turn(stream, &mut self.backlog, &context);
             self.n_noted = n_noted.get();
             turn
         }

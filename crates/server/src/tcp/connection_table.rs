@@ -1,4 +1,4 @@
-//! Who is connected, and who has to go when the house is full.
+//! Who is connected, and who has to go when there are as many as there may be.
 //!
 //! At the cap the connection that has been idle longest is closed for the new one (RFC 7766 section 6.2.3). Being
 //! active costs a connection one store; the order is kept lazily: a heap of last-known times, in which an entry that
@@ -20,68 +20,70 @@ use super::leave::{Leave, Reason};
 /// be woken, which takes long on a machine that is short of processors alone.
 const LEAVING: Duration = Duration::from_millis(100);
 
-/// All seats of the server.
+/// All connections of the server.
 #[derive(Debug)]
-pub(crate) struct Seats {
-    /// One permit a free seat. A connection that was asked to leave keeps its permit until it is gone: the cap holds.
+pub(crate) struct ConnectionTable {
+    /// One permit for each connection that may still come. One that was asked to leave keeps its permit until it is
+    /// gone: the cap holds.
     free: Arc<Semaphore>,
-    /// Where time starts; seats keep microseconds since then.
+    /// Where time starts; connections keep microseconds since then.
     start: Instant,
-    taken: Mutex<Taken>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct Entries {
     next_id: u64,
-    by_id: HashMap<u64, Arc<Occupancy>>,
+    by_id: HashMap<u64, Arc<Connection>>,
     /// Last-known time of activity and id; entries of connections that are gone are skipped when they come up.
     by_idleness: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
 #[derive(Debug)]
-struct Occupancy {
+struct Connection {
     last_active_us: AtomicU64,
     leave: Arc<Leave>,
 }
 
-/// A connection's place; it is given back when dropped.
+/// A connection's entry; it is given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub(crate) struct Entry {
+    table: Arc<ConnectionTable>,
     id: u64,
-    occupancy: Arc<Occupancy>,
+    connection: Arc<Connection>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Seats {
-    /// A house with `n_seats` seats, at least one.
-    pub(crate) fn new(n_seats: usize) -> Arc<Seats> {
-        let free = Arc::new(Semaphore::new(n_seats.clamp(1, Semaphore::MAX_PERMITS)));
-        Arc::new(Seats { free, start: Instant::now(), taken: Mutex::default() })
+impl ConnectionTable {
+    /// A table for `max_connections` at once, at least one.
+    pub(crate) fn new(max_connections: usize) -> Arc<ConnectionTable> {
+        let free = Arc::new(Semaphore::new(max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+        Arc::new(ConnectionTable { free, start: Instant::now(), entries: Mutex::default() })
     }
 
-    /// A seat, as soon as there is one: when all are taken, the connection that was idle longest is asked to leave.
-    pub(crate) async fn take(self: &Arc<Seats>) -> Seat {
+    /// An entry, as soon as there may be one more: at the cap the connection that was idle longest is asked to leave.
+    pub(crate) async fn enter(self: &Arc<ConnectionTable>) -> Entry {
         let mut permit = Arc::clone(&self.free).try_acquire_owned().ok();
         while permit.is_none() {
             self.evict_longest_idle();
             let freed = timeout(LEAVING, Arc::clone(&self.free).acquire_owned()).await;
             permit = freed.ok().and_then(Result::ok);
         }
-        self.occupy(permit)
+        self.insert(permit)
     }
 
-    fn occupy(self: &Arc<Seats>, permit: Option<OwnedSemaphorePermit>) -> Seat {
+    fn insert(self: &Arc<ConnectionTable>, permit: Option<OwnedSemaphorePermit>) -> Entry {
         let now_us = self.now_us();
-        let occupancy = Arc::new(Occupancy { last_active_us: AtomicU64::new(now_us), leave: Arc::default() });
-        let mut taken = self.lock();
-        let id = taken.next_id;
-        taken.next_id += 1;
-        taken.by_id.insert(id, Arc::clone(&occupancy));
-        taken.by_idleness.push(Reverse((now_us, id)));
-        taken.forget_the_gone();
-        drop(taken);
-        Seat { seats: Arc::clone(self), id, occupancy, _permit: permit }
+        let connection =
+            Arc::new(Connection { last_active_us: AtomicU64::new(now_us), leave: Arc::default() });
+        let mut entries = self.lock();
+        let id = entries.next_id;
+        entries.next_id += 1;
+        entries.by_id.insert(id, Arc::clone(&connection));
+        entries.by_idleness.push(Reverse((now_us, id)));
+        entries.forget_the_gone();
+        drop(entries);
+        Entry { table: Arc::clone(self), id, connection, _permit: permit }
     }
 
     /// Asks the connection that was idle longest to leave, if there is one that was not asked yet.
@@ -89,9 +91,9 @@ impl Seats {
         self.lock().evict_longest_idle();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         // Nothing panics while the lock is held, and the maps would be whole if it did.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_us(&self) -> u64 {
@@ -99,16 +101,16 @@ impl Seats {
     }
 }
 
-impl Taken {
+impl Entries {
     fn evict_longest_idle(&mut self) {
         while let Some(Reverse((known_us, id))) = self.by_idleness.pop() {
-            let Some(occupancy) = self.by_id.get(&id) else { continue };
-            let last_active_us = occupancy.last_active_us.load(Ordering::Relaxed);
+            let Some(connection) = self.by_id.get(&id) else { continue };
+            let last_active_us = connection.last_active_us.load(Ordering::Relaxed);
             if last_active_us > known_us {
                 self.by_idleness.push(Reverse((last_active_us, id)));
                 continue;
             }
-            occupancy.leave.ask(Reason::Cap);
+            connection.leave.ask(Reason::Cap);
             self.by_id.remove(&id);
             return;
         }
@@ -123,27 +125,27 @@ impl Taken {
     }
 }
 
-impl Seat {
+impl Entry {
     /// Notes that the client sent a whole query just now.
     pub(crate) fn note_activity(&self) {
-        self.occupancy.last_active_us.store(self.seats.now_us(), Ordering::Relaxed);
+        self.connection.last_active_us.store(self.table.now_us(), Ordering::Relaxed);
     }
 
     /// When the connection will have been idle for `timeout`.
     pub(crate) fn idle_deadline(&self, timeout: Duration) -> Instant {
-        let last_active = Duration::from_micros(self.occupancy.last_active_us.load(Ordering::Relaxed));
-        self.seats.start + last_active + timeout
+        let last_active = Duration::from_micros(self.connection.last_active_us.load(Ordering::Relaxed));
+        self.table.start + last_active + timeout
     }
 
     /// Tells when the connection has to make room for another one.
     pub(super) fn leave(&self) -> &Arc<Leave> {
-        &self.occupancy.leave
+        &self.connection.leave
     }
 }
 
-impl Drop for Seat {
+impl Drop for Entry {
     fn drop(&mut self) {
-        self.seats.lock().by_id.remove(&self.id);
+        self.table.lock().by_id.remove(&self.id);
     }
 }
 
@@ -155,60 +157,60 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     /// Sets the time of activity, so that the tests depend on no clock.
-    fn active_at(seat: &Seat, us: u64) {
-        seat.occupancy.last_active_us.store(us, Ordering::Relaxed);
+    fn active_at(entry: &Entry, us: u64) {
+        entry.connection.last_active_us.store(us, Ordering::Relaxed);
     }
 
     fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// A seat that is free.
-    fn take(seats: &Arc<Seats>) -> Seat {
-        let Poll::Ready(seat) = poll(pin!(seats.take())) else { panic!("all seats are taken") };
-        seat
+    /// An entry, without waiting.
+    fn enter(table: &Arc<ConnectionTable>) -> Entry {
+        let Poll::Ready(entry) = poll(pin!(table.enter())) else { panic!("the table is full") };
+        entry
     }
 
     #[test]
     fn at_the_cap_the_longest_idle_connection_leaves_before_another_one_comes() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _in_runtime = runtime.enter();
-        let seats = Seats::new(3);
-        let mut early: Vec<Seat> = (0..3).map(|_| take(&seats)).collect();
+        let table = ConnectionTable::new(3);
+        let mut early: Vec<Entry> = (0..3).map(|_| enter(&table)).collect();
         // All of them were active after they came, in another order.
-        for (seat, us) in early.iter().zip([3_000_000, 1_000_000, 2_000_000]) {
-            active_at(seat, us);
+        for (entry, us) in early.iter().zip([3_000_000, 1_000_000, 2_000_000]) {
+            active_at(entry, us);
         }
-        let mut late = pin!(seats.take());
-        assert!(poll(late.as_mut()).is_pending(), "the seat is free when it was left");
-        let reasons: Vec<_> = early.iter().map(|seat| seat.leave().reason()).collect();
+        let mut late = pin!(table.enter());
+        assert!(poll(late.as_mut()).is_pending(), "there is room once it is gone");
+        let reasons: Vec<_> = early.iter().map(|entry| entry.leave().reason()).collect();
         assert_eq!(reasons, [None, Some(Reason::Cap), None]);
         drop(early.remove(1));
         assert!(poll(late.as_mut()).is_ready());
     }
 
     #[test]
-    fn a_seat_given_back_is_free() {
-        let seats = Seats::new(2);
+    fn an_entry_given_back_is_free() {
+        let table = ConnectionTable::new(2);
         for _ in 0..1_000 {
-            drop(take(&seats));
+            drop(enter(&table));
         }
-        let taken = seats.lock();
-        assert!(taken.by_id.is_empty());
+        let entries = table.lock();
+        assert!(entries.by_id.is_empty());
         assert!(
-            taken.by_idleness.len() <= 65,
+            entries.by_idleness.len() <= 65,
             "entries of the gone are forgotten: {}",
-            taken.by_idleness.len()
+            entries.by_idleness.len()
         );
     }
 
     #[test]
     fn nobody_is_asked_to_leave_twice() {
-        let seats = Seats::new(2);
-        seats.evict_longest_idle();
-        let seat = take(&seats);
-        seats.evict_longest_idle();
-        assert_eq!(seat.leave().reason(), Some(Reason::Cap));
-        assert!(seats.lock().by_id.is_empty());
+        let table = ConnectionTable::new(2);
+        table.evict_longest_idle();
+        let entry = enter(&table);
+        table.evict_longest_idle();
+        assert_eq!(entry.leave().reason(), Some(Reason::Cap));
+        assert!(table.lock().by_id.is_empty());
     }
 }
