@@ -60,6 +60,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Has writes beyond the limit on the size of files fail (`EFBIG`), instead of ending the process (`SIGXFSZ`).
+pub fn ignore_file_size_limit() {
+    // SAFETY: no handler is installed: the signal is ignored, which concerns nothing but its delivery.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Becomes user `uid` of group `gid` if root, and gives every capability up.
 ///
 /// Must be called while the process has one thread. Afterwards the process is not dumpable (no core file, and

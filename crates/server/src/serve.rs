@@ -41,6 +41,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::for_serve(args)?;
     log::start(&config.log);
+    // A log file that has reached its limit costs lines, not the server.
+    privilege::ignore_file_size_limit();
     end_on_panic();
     let before_rights_drop = runtime_without_threads()?;
     let mut signals = Signals::catch(&before_rights_drop)?;
@@ -386,7 +388,7 @@ fn try_threads(n_threads: usize) -> Result<(), Failure> {
             .map(|_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())))
             .collect();
         drop(closed);
-        tried.map(drop).map_err(|error| no_thread(&format!("each of {n_threads} tasks"), &error))
+        tried.map(drop).map_err(|error| no_thread(&format!("all of {n_threads} tasks"), &error))
     })
 }
 
