@@ -11,6 +11,11 @@ use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr};
 use crate::slots::{Line, Slots};
 use crate::sys::socklen_of;
 
+mod frames;
+
+pub(crate) use frames::Identification;
+use frames::{Link, NO_WAY};
+
 /// The most messages that one `recvmmsg` or `sendmmsg` takes: `UIO_MAXIOV`, include/uapi/linux/uio.h.
 pub const MAX_CAPACITY: usize = 1024;
 
@@ -180,6 +185,14 @@ pub struct Batch {
     control_octets: usize,
     /// Answers longer than their buffer, since the last `gather`.
     n_overlong: usize,
+    /// For queries that came as frames: the headers of their answers, and the ways out.
+    links: Slots<Link>,
+    ways: Slots<libc::sockaddr_ll>,
+    /// Two segments a frame: headers, answer.
+    frame_segments: Slots<iovec>,
+    /// invariant: header `i` points to segments `2 * i` and `2 * i + 1`; below the count returned by `gather_frames` these
+    /// point to headers and an answer of this batch, with lengths not above theirs, and the name to a way of it.
+    outgoing_frames: Box<[mmsghdr]>,
 }
 
 // SAFETY: the raw pointers in the headers and segments point only into arrays that the batch owns and that do not move
@@ -206,6 +219,10 @@ impl Batch {
             count: 0,
             control_octets: 0,
             n_overlong: 0,
+            links: Slots::new(capacity, Link::NONE),
+            ways: Slots::new(capacity, NO_WAY),
+            frame_segments: Slots::new(2 * capacity, NO_SEGMENT),
+            outgoing_frames: (0..capacity).map(|_| empty_header()).collect(),
         };
         batch.build_headers();
         batch
@@ -226,6 +243,10 @@ impl Batch {
             let outgoing = &mut self.outgoing[i].msg_hdr;
             outgoing.msg_iov = self.answer_segments.address(i);
             outgoing.msg_iovlen = 1;
+            let frame = &mut self.outgoing_frames[i].msg_hdr;
+            frame.msg_iov = self.frame_segments.address(2 * i);
+            frame.msg_iovlen = 2;
+            frame.msg_namelen = socklen_of::<libc::sockaddr_ll>();
         }
     }
 
@@ -321,21 +342,25 @@ impl Batch {
     pub(crate) fn gather(&mut self) -> (usize, usize) {
         let mut n_answers = 0;
         for i in 0..self.count {
-            let n_octets = self.answer_lengths[i];
-            if n_octets == 0 {
+            if self.answer_lengths[i] == 0 {
                 continue;
             }
-            let control_length = self.source(i);
-            self.answer_segments.as_mut_slice()[n_answers] =
-                iovec { iov_base: self.answers.address(i).cast::<c_void>(), iov_len: n_octets };
-            let header = &mut self.outgoing[n_answers].msg_hdr;
-            header.msg_name = self.peers.address(i).cast::<c_void>();
-            header.msg_namelen = self.incoming[i].msg_hdr.msg_namelen.min(socklen_of::<Peer>());
-            header.msg_control = self.controls.address(i).cast::<c_void>();
-            set_control_length(header, control_length);
+            self.gather_one(i, n_answers, true);
             n_answers += 1;
         }
         (n_answers, std::mem::take(&mut self.n_overlong))
+    }
+
+    /// Builds header `place` for answer `i`, which names its source if `with_source` and if it is known.
+    fn gather_one(&mut self, i: usize, place: usize, with_source: bool) {
+        let control_length = if with_source { self.source(i) } else { 0 };
+        self.answer_segments.as_mut_slice()[place] =
+            iovec { iov_base: self.answers.address(i).cast::<c_void>(), iov_len: self.answer_lengths[i] };
+        let header = &mut self.outgoing[place].msg_hdr;
+        header.msg_name = self.peers.address(i).cast::<c_void>();
+        header.msg_namelen = self.incoming[i].msg_hdr.msg_namelen.min(socklen_of::<Peer>());
+        header.msg_control = self.controls.address(i).cast::<c_void>();
+        set_control_length(header, control_length);
     }
 
     /// The headers of the answers that `gather` built.

@@ -12,6 +12,7 @@ use libc::{c_int, epoll_event};
 
 use crate::batch::Batch;
 use crate::event::EventFd;
+use crate::ring::{Refused, RingEngine};
 use crate::sys;
 use crate::udp::{SendReport, UdpEngine, Wait};
 
@@ -22,17 +23,32 @@ const BATCHES_BETWEEN_POLLS: u32 = 8;
 /// The longest pause, in chances, after guesses that proved wrong; see [`Poll::guess`].
 const LONGEST_PAUSE: u32 = 16;
 
-/// The mark of the wake event among the epoll events; sockets have their index.
+/// The marks of the wake event and of the ring among the epoll events; sockets have their index.
 const WAKE: u64 = u64::MAX;
+const RING: u64 = u64::MAX - 1;
 
-/// The UDP sockets of one worker.
+/// Batches taken from the ring before the sockets are looked at.
+const RING_BATCHES_BETWEEN_LOOKS: u32 = 8;
+
+/// The nap after answers were sent and before the ring is looked at again. Frames gather meanwhile, and what is paid once
+/// a batch (the wake-up, the send) is paid for more of them: a quarter of the CPU time an answer, for this much latency.
+pub const NAP: Duration = Duration::from_micros(50);
+
+/// The UDP sockets of one worker, and its packet ring while it has one.
 #[derive(Debug)]
 pub struct Ingress {
     engines: Vec<UdpEngine>,
-    /// None with a single socket.
+    /// None with a single socket and no ring.
     poll: Option<Poll>,
     /// The engine of the batch that was received last; its answers go out there.
     current: usize,
+    ring: Option<RingEngine>,
+    /// Whether the last batch came from the ring.
+    from_ring: bool,
+    /// Batches taken from the ring since the sockets were looked at.
+    ring_batches: u32,
+    wake: EventFd,
+    interval: Duration,
 }
 
 impl Ingress {
@@ -51,7 +67,38 @@ impl Ingress {
             }
             several => Some(Poll::new(several, wake, interval)?),
         };
-        Ok(Self { engines, poll, current: 0 })
+        let wake = wake.try_clone()?;
+        Ok(Self { engines, poll, current: 0, ring: None, from_ring: false, ring_batches: 0, wake, interval })
+    }
+
+    /// Receives from `ring` too, from now on.
+    pub fn add_ring(&mut self, ring: RingEngine) -> io::Result<()> {
+        let poll = Poll::new(&self.engines, &self.wake, self.interval)?;
+        sys::watch(&poll.epoll, &ring, RING)?;
+        (self.poll, self.ring) = (Some(poll), Some(ring));
+        Ok(())
+    }
+
+    /// Gives the ring back, with what is in it.
+    pub fn remove_ring(&mut self) -> io::Result<Option<RingEngine>> {
+        let Some(ring) = self.ring.take() else { return Ok(None) };
+        self.from_ring = false;
+        // A new poll is one that does not know the ring.
+        self.poll = match self.engines.as_slice() {
+            [_] => None,
+            several => Some(Poll::new(several, &self.wake, self.interval)?),
+        };
+        Ok(Some(ring))
+    }
+
+    /// Frames that the ring refused since the last call.
+    pub fn take_refused(&mut self) -> Refused {
+        self.ring.as_mut().map(RingEngine::take_refused).unwrap_or_default()
+    }
+
+    /// Whether the last batch came from the ring.
+    pub fn is_from_ring(&self) -> bool {
+        self.from_ring
     }
 
     /// The sockets, in the order in which they were given.
@@ -72,6 +119,9 @@ impl Ingress {
     /// # Errors
     /// A socket or the poll that is of no use any more; the worker has to stop.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        if self.ring.is_some() {
+            return self.receive_with_ring(batch);
+        }
         let Some(poll) = &mut self.poll else {
             return self.engines[0].receive(batch, Wait::ForOne);
         };
@@ -96,12 +146,67 @@ impl Ingress {
         }
     }
 
-    /// Sends the answers of `batch` by the socket that its queries came from.
+    /// The ring first, without a system call while it has frames; the sockets, which have what the ring leaves to them,
+    /// when the kernel says so. With nothing to do: a nap, then the wait.
+    ///
+    /// invariant: the ring's socket is polled after every full batch. The kernel marks a socket as under pressure when
+    /// its ring is full, gives it nothing that rolls over, and takes the mark off only when it is polled.
+    fn receive_with_ring(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let (Some(poll), Some(ring)) = (&mut self.poll, &mut self.ring) else { return Ok(0) };
+        let (mut napped, mut waited) = (!self.from_ring, false);
+        loop {
+            while let Some(engine) = poll.reported() {
+                let count = self.engines[engine].receive(batch, Wait::No)?;
+                if count > 0 {
+                    (self.current, self.from_ring) = (engine, false);
+                    return Ok(count);
+                }
+            }
+            let count = ring.receive(batch);
+            if count > 0 {
+                self.from_ring = true;
+                self.ring_batches += 1;
+                if count == batch.capacity() || self.ring_batches >= RING_BATCHES_BETWEEN_LOOKS {
+                    self.ring_batches = 0;
+                    poll.wait_for(0)?;
+                }
+                return Ok(count);
+            }
+            if !napped {
+                napped = true;
+                std::thread::sleep(NAP);
+            } else if waited {
+                return Ok(0);
+            } else {
+                waited = true;
+                self.ring_batches = 0;
+                poll.wait_for(poll.interval_ms)?;
+            }
+        }
+    }
+
+    /// Fills `batch` with what is left in the ring, without waiting: for a ring that gets no more.
+    pub fn receive_left(&mut self, batch: &mut Batch) -> usize {
+        self.from_ring = true;
+        self.ring.as_mut().map_or(0, |ring| ring.receive(batch))
+    }
+
+    /// Sends the answers of `batch` the way that its queries came; those from the ring that are longer than the link
+    /// carries, by the socket of the address that was asked.
     ///
     /// # Errors
     /// As for [`UdpEngine::send`].
     pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
-        self.engines[self.current].send(batch)
+        let Some(ring) = self.ring.as_mut().filter(|_| self.from_ring) else {
+            return self.engines[self.current].send(batch);
+        };
+        let mut report = SendReport::default();
+        if ring.send(batch, &mut report)? > 0 {
+            for (listener, engine) in self.engines.iter_mut().enumerate() {
+                engine.send_for(batch, listener, &mut report)?;
+            }
+        }
+        Ok(report)
     }
 }
 
@@ -154,7 +259,8 @@ impl Poll {
         Ok(Self {
             epoll,
             interval_ms: c_int::try_from(interval.as_millis()).unwrap_or(c_int::MAX),
-            events: vec![epoll_event { events: 0, u64: 0 }; engines.len() + 1],
+            // Room for the wake event and a ring besides.
+            events: vec![epoll_event { events: 0, u64: 0 }; engines.len() + 2],
             next_event: 0,
             n_events: 0,
             last: None,
@@ -165,14 +271,22 @@ impl Poll {
         })
     }
 
-    /// The socket to ask now; `None` when it is time to wait.
-    fn candidate(&mut self) -> Option<Candidate> {
+    /// The next socket that the kernel reported.
+    fn reported(&mut self) -> Option<usize> {
         while self.next_event < self.n_events {
             let mark = self.events[self.next_event].u64;
             self.next_event += 1;
-            if mark != WAKE {
-                return usize::try_from(mark).ok().map(Candidate::Ready);
+            if mark != WAKE && mark != RING {
+                return usize::try_from(mark).ok();
             }
+        }
+        None
+    }
+
+    /// The socket to ask now; `None` when it is time to wait.
+    fn candidate(&mut self) -> Option<Candidate> {
+        if let Some(engine) = self.reported() {
+            return Some(Candidate::Ready(engine));
         }
         let more = self.last.filter(|_| self.last_was_full && self.may_go_on());
         more.map(Candidate::More).or_else(|| self.guess())
@@ -214,8 +328,13 @@ impl Poll {
     /// Sleeps until a socket has queries, somebody wakes the worker, or the interval is over. A signal ends it too.
     fn wait(&mut self) -> io::Result<()> {
         (self.last, self.batches_since_wait) = (None, 0);
+        self.wait_for(self.interval_ms)
+    }
+
+    /// Asks the kernel which sockets have queries, and waits for one at most `limit_ms`.
+    fn wait_for(&mut self, limit_ms: c_int) -> io::Result<()> {
         (self.next_event, self.n_events) = (0, 0);
-        self.n_events = sys::wait_events(&self.epoll, &mut self.events, self.interval_ms)?;
+        self.n_events = sys::wait_events(&self.epoll, &mut self.events, limit_ms)?;
         Ok(())
     }
 }

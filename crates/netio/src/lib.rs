@@ -17,8 +17,14 @@
 //! 10. [`privilege`]: giving up root and every capability once the sockets are open.
 //! 11. [`memory`]: giving freed memory back to the system.
 //! 12. [`datagrams`] and [`client`]: the other side, for programs that ask in batches.
+//! 13. [`frame`]: a query's Ethernet frame, and the headers of its answer; pure code.
+//! 14. [`filter`]: which frames rings take, as a program for the kernel; [`links`] tells it interfaces and addresses.
+//! 15. [`ring`]: the packet ring of one worker.
+//! 16. [`fanout`]: the rings of all workers, and when they answer in place of sockets; `handoff` (private) is the exact switch.
+//! 17. [`firewall`]: whether the host has rules that rings go past.
 //!
-//! `sys` and `slots` below are private: thin wrappers of calls, and the arrays that the kernel writes into.
+//! `sys`, `netlink` and `slots` below are private: thin wrappers of calls, lists that the kernel gives, and the arrays that
+//! it writes into.
 //!
 //! # A worker's loop
 //!
@@ -69,17 +75,19 @@
 //! **invariant:** rights are dropped while the process has one thread: capabilities belong to threads, and a thread
 //! that was started earlier would keep its own.
 //!
+//! **invariant:** at any moment one engine answers for an (address, port): see [`fanout`].
+//!
 //! Deliberately absent: signals (the server's runtime has them), DNS, threads of its own, logging (what was degraded
 //! is returned, and the caller says it once).
 //!
 //! # The seam for other engines
 //!
-//! A packet ring or an XDP socket joins as a sibling of [`udp::UdpEngine`] with the same two verbs: *receive a batch*,
-//! *send a batch*. [`batch::Batch`] is made for that: the index of [`batch::Batch::exchange`] counts queries, not
-//! messages of one system call; a query is copied from the ring's slot (under a hundred octets, and the slot is free
-//! at once, which rollover needs) while peer and local address are stored in the form that the socket path uses; and
-//! answers lie in buffers of their own, which a packet socket sends as `[link, IP and UDP header][answer]`, two
-//! segments, without a copy. [`ingress::Ingress`] is where the choice between engines will be made.
+//! A packet ring is a sibling of [`udp::UdpEngine`] with the same two verbs: *receive a batch*, *send a batch*; an XDP
+//! socket would be another. The index of [`batch::Batch::exchange`] counts queries, not messages of one system call; a
+//! query is copied from the ring's slot (under a hundred octets, and the slot is free at once, which rollover needs) with
+//! peer and local address in the form that the socket path uses; and answers lie in buffers of their own, which a
+//! packet socket sends as `[link, IP and UDP header][answer]`, two segments, without a copy. [`ingress::Ingress`]
+//! chooses between the engines of a worker.
 
 #![cfg(target_os = "linux")]
 
@@ -110,6 +118,20 @@ pub mod datagrams;
 
 pub mod client;
 
+pub mod frame;
+
+pub mod filter;
+
+pub mod links;
+
+pub mod ring;
+
+pub mod fanout;
+
+pub mod firewall;
+
+mod handoff;
+mod netlink;
 mod slots;
 mod sys;
 

@@ -168,40 +168,73 @@ impl UdpEngine {
     pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
         let (n_answers, n_overlong) = batch.gather();
         let mut report = SendReport { failed: n_overlong, ..SendReport::default() };
-        let mut next = 0;
-        let mut waited = false;
-        while next < n_answers {
-            match send_messages(self.socket.as_fd(), batch, next..n_answers) {
-                // No kernel does this; none shall make the worker go round for ever.
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n_sent) => {
-                    next += n_sent;
-                    report.sent += n_sent;
-                }
-                Err(error) => match fault_of(&error) {
-                    SendFault::Interrupted => {}
-                    SendFault::QueueFull if !waited => {
-                        waited = true;
-                        sys::wait_writable(self.socket.as_fd(), SEND_WAIT);
-                    }
-                    SendFault::QueueFull => {
-                        report.dropped += n_answers - next;
-                        next = n_answers;
-                    }
-                    SendFault::Shortage => {
-                        report.dropped += 1;
-                        next += 1;
-                    }
-                    SendFault::Destination => {
-                        report.failed += 1;
-                        next += 1;
-                    }
-                    SendFault::Fatal => return Err(error),
-                },
-            }
-        }
+        self.send_gathered(batch, n_answers, &mut report)?;
         Ok(report)
     }
+
+    /// Sends the answers that leave by this socket, which is number `listener`, though their queries came as frames.
+    pub(crate) fn send_for(
+        &mut self,
+        batch: &mut Batch,
+        listener: usize,
+        report: &mut SendReport,
+    ) -> io::Result<()> {
+        let n_answers = batch.gather_for(listener, self.wildcard);
+        self.send_gathered(batch, n_answers, report)
+    }
+
+    fn send_gathered(
+        &mut self,
+        batch: &mut Batch,
+        n_answers: usize,
+        report: &mut SendReport,
+    ) -> io::Result<()> {
+        let socket = self.socket.as_fd();
+        send_all(socket, n_answers, report, |range| send_messages(socket, batch.outgoing(range)))
+    }
+}
+
+/// Sends messages 0 to `n_answers` by `send`, which yields how many of a range it sent; bad ones are counted and passed over.
+/// Waits for room in the send buffer of `socket` at most [`SEND_WAIT`] in all, then drops what is left.
+pub(crate) fn send_all(
+    socket: BorrowedFd<'_>,
+    n_answers: usize,
+    report: &mut SendReport,
+    mut send: impl FnMut(std::ops::Range<usize>) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut next = 0;
+    let mut waited = false;
+    while next < n_answers {
+        match send(next..n_answers) {
+            // No kernel does this; none shall make the worker go round for ever.
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n_sent) => {
+                next += n_sent;
+                report.sent += n_sent;
+            }
+            Err(error) => match fault_of(&error) {
+                SendFault::Interrupted => {}
+                SendFault::QueueFull if !waited => {
+                    waited = true;
+                    sys::wait_writable(socket, SEND_WAIT);
+                }
+                SendFault::QueueFull => {
+                    report.dropped += n_answers - next;
+                    next = n_answers;
+                }
+                SendFault::Shortage => {
+                    report.dropped += 1;
+                    next += 1;
+                }
+                SendFault::Destination => {
+                    report.failed += 1;
+                    next += 1;
+                }
+                SendFault::Fatal => return Err(error),
+            },
+        }
+    }
+    Ok(())
 }
 
 impl AsFd for UdpEngine {
@@ -288,11 +321,11 @@ fn receive_messages(fd: BorrowedFd<'_>, batch: &mut Batch, flags: c_int, control
     Ok(count)
 }
 
-fn send_messages(fd: BorrowedFd<'_>, batch: &mut Batch, range: std::ops::Range<usize>) -> io::Result<usize> {
-    let headers = batch.outgoing(range);
+/// Sends `headers`, which are a batch's own: `Batch::outgoing` or `Batch::outgoing_frames`.
+pub(crate) fn send_messages(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let length = message_count(headers);
-    // SAFETY: the headers were built by `gather` and point to memory of the batch, with lengths not above what it has
-    // (invariant of `Batch::outgoing`); the batch is borrowed for the call.
+    // SAFETY: the headers were built by `gather` or its siblings and point to memory of the batch that they are borrowed
+    // from, with lengths not above what it has (invariants of `Batch::outgoing` and `Batch::outgoing_frames`).
     let result = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), length, libc::MSG_DONTWAIT) };
     count_of(result)
 }

@@ -12,6 +12,7 @@ use weir_zone::{Zone, canonical};
 use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
 use crate::config::{self, Config, Mistake, ZoneName};
 use crate::failure::Failure;
+use crate::fanout;
 use crate::library::{self, Found, Loaded, Source, Sources, load_all, load_from_stdin, load_with, n_threads};
 use crate::print;
 
@@ -159,7 +160,10 @@ impl From<String> for Line {
 pub(crate) fn checkconf(args: &CheckconfArgs) -> Result<(), Failure> {
     let mut report = Report::default();
     match read_config(args) {
-        Ok(config) => check_zones(&Sources::of(&config), &mut report),
+        Ok(config) => {
+            report.warnings.extend(fanout::warnings(&config).into_iter().map(Line::from));
+            check_zones(&Sources::of(&config), &mut report);
+        }
         Err(mistakes) => report.errors.extend(mistakes.into_iter().map(Line::from)),
     }
     if args.json {

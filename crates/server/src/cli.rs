@@ -1,13 +1,15 @@
 //! The command line: what can be asked of `weir`, and the help that teaches it.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{
-    IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, User, Workers, ZoneName,
+    IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, Stall, Switch, User, Workers,
+    ZoneName,
 };
 
 /// An authoritative DNS server with one listener a core.
@@ -106,7 +108,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
     pub(crate) workers: Option<Workers>,
 
-    /// How UDP queries reach the workers: auto or reuseport [default: auto]
+    /// How UDP queries reach the workers: auto, reuseport or ring [default: auto]
     #[arg(long, value_name = "HOW", env = "WEIR_INGRESS")]
     pub(crate) ingress: Option<IngressMode>,
 
@@ -133,6 +135,18 @@ pub(crate) struct ServeArgs {
     /// Experiments: all UDP workers on one socket an address, instead of a socket each
     #[arg(long, env = "WEIR_SHARED_SOCKET", hide = true)]
     pub(crate) shared_socket: bool,
+
+    /// Experiments: queries a second that each UDP worker answers at most
+    #[arg(long, value_name = "N", env = "WEIR_LIMIT_WORKER_PPS", hide = true)]
+    pub(crate) limit_worker_pps: Option<NonZeroU32>,
+
+    /// Tests: a worker that stops once, as WORKER:AFTER_QUERIES:DURATION
+    #[arg(long, value_name = "STALL", env = "WEIR_STALL_WORKER", hide = true)]
+    pub(crate) stall_worker: Option<Stall>,
+
+    /// Experiments: whether frames roll over from a full ring to another
+    #[arg(long, value_name = "ON|OFF", env = "WEIR_ROLLOVER", hide = true)]
+    pub(crate) rollover: Option<Switch>,
 }
 
 /// Arguments of `weir checkzone`.

@@ -10,14 +10,15 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 
 mod answers;
+mod ingress;
 mod read;
 mod values;
 
 pub(crate) use answers::{Answers, Cookies, Edns, ServerText};
+pub(crate) use ingress::{AnswerWay, Experiment, Ingress, IngressMode, Stall, Steer, Switch};
 pub(crate) use read::{Mistake, read};
 pub(crate) use values::{
-    DNS_PORT, IngressMode, ListenAddress, LogFormat, MAX_WORKERS, MetricsAddress, Octets, Span, Steer, User,
-    Workers, ZoneName,
+    DNS_PORT, ListenAddress, LogFormat, MAX_WORKERS, MetricsAddress, Octets, Span, User, Workers, ZoneName,
 };
 
 use crate::cli::ServeArgs;
@@ -49,6 +50,9 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     /// Zones named one by one, besides the zone directory.
     pub(crate) zone: Vec<ZoneEntry>,
+    /// What experiments set.
+    #[serde(skip)]
+    pub(crate) experiment: Experiment,
 }
 
 /// Section `[server]`.
@@ -99,25 +103,6 @@ pub(crate) struct Cache {
 impl Default for Cache {
     fn default() -> Cache {
         Cache { size: Octets(64 << 20) }
-    }
-}
-
-/// Section `[ingress]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Ingress {
-    /// The engine that receives.
-    pub(crate) mode: IngressMode,
-    /// How the kernel chooses a worker.
-    pub(crate) steer: Steer,
-    /// Receive buffer asked of the kernel for each UDP socket.
-    pub(crate) receive_buffer: Octets,
-}
-
-impl Default for Ingress {
-    fn default() -> Ingress {
-        // 4 MiB hold about 5,000 queries of 830 octets of kernel memory: 40 ms of a flood of 120,000 a second.
-        Ingress { mode: IngressMode::Auto, steer: Steer::Hash, receive_buffer: Octets(4 << 20) }
     }
 }
 
@@ -264,6 +249,11 @@ impl Config {
         set(&mut self.server.user, args.user.as_ref());
         set(&mut self.ingress.mode, args.ingress.as_ref());
         set(&mut self.cache.size, args.cache_size.as_ref());
+        self.experiment = Experiment {
+            limit_worker_pps: args.limit_worker_pps,
+            stall: args.stall_worker,
+            rollover: args.rollover != Some(Switch::Off),
+        };
         set(&mut self.log.format, args.log_format.as_ref());
         set(&mut self.log.level, args.log_level.as_ref());
     }
@@ -353,6 +343,9 @@ mod tests {
             ("cache.size", format!("\"{}\"", default.cache.size)),
             ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
             ("ingress.mode", format!("\"{}\"", default.ingress.mode.word())),
+            ("ingress.engage_fill", default.ingress.engage_fill.to_string()),
+            ("ingress.engage_spare", default.ingress.engage_spare.to_string()),
+            ("ingress.release_after", format!("\"{}\"", default.ingress.release_after)),
             ("tcp.idle_timeout", format!("\"{}\"", default.tcp.idle_timeout)),
             ("tcp.write_timeout", format!("\"{}\"", default.tcp.write_timeout)),
         ] {

@@ -98,6 +98,14 @@ pub(crate) struct WorkerCounters {
     pub(crate) port_zero: Counter,
     /// Datagrams longer than a query may be: they were cut, and answered with FORMERR.
     pub(crate) cut: Counter,
+    /// Queries that came by a ring.
+    pub(crate) ring_queries: Counter,
+    /// Frames from a ring that are no plain datagram, whatever the filter thought.
+    pub(crate) frames_malformed: Counter,
+    /// Frames from a ring with a wrong checksum.
+    pub(crate) frames_checksum: Counter,
+    /// Frames from a ring whose source nobody may send from.
+    pub(crate) frames_source: Counter,
     /// Answers that the kernel had no room for.
     pub(crate) send_dropped: Counter,
     /// Answers that the kernel refused for their destination.
@@ -115,11 +123,34 @@ impl WorkerCounters {
             batches: Counter::default(),
             port_zero: Counter::default(),
             cut: Counter::default(),
+            ring_queries: Counter::default(),
+            frames_malformed: Counter::default(),
+            frames_checksum: Counter::default(),
+            frames_source: Counter::default(),
             send_dropped: Counter::default(),
             send_failed: Counter::default(),
             kernel_drops: addresses.map(|address| (address, Counter::default())).collect(),
         }
     }
+}
+
+/// The packet fanout; written by the thread that watches it.
+#[derive(Debug, Default)]
+pub(crate) struct FanoutCounters {
+    /// 1 when the fanout could be engaged.
+    pub(crate) available: Counter,
+    /// 1 while rings answer.
+    pub(crate) engaged: Counter,
+    /// How often rings took over.
+    pub(crate) engagements: Counter,
+    /// Frames that rolled over from a full ring to another.
+    pub(crate) rolled_over: Counter,
+    /// Of these, frames of a flow that fills its ring alone.
+    pub(crate) rolled_over_huge: Counter,
+    /// Frames for which no ring had room.
+    pub(crate) rollover_failed: Counter,
+    /// Frames that were lost to a full ring.
+    pub(crate) dropped: Counter,
 }
 
 /// What DNS over TCP counts; written by several threads.
@@ -165,6 +196,8 @@ pub(crate) struct Counters {
     pub(crate) workers: Vec<CachePadded<WorkerCounters>>,
     /// One for each thread that answers over TCP.
     pub(crate) tcp_answers: Vec<CachePadded<AnswerCounters>>,
+    /// The packet fanout.
+    pub(crate) fanout: FanoutCounters,
     /// Connections.
     pub(crate) tcp: TcpCounters,
     /// Zones.
@@ -179,6 +212,7 @@ impl Counters {
         Counters {
             workers: workers.into_iter().map(CachePadded::new).collect(),
             tcp_answers: (0..n_tcp_threads).map(|_| CachePadded::default()).collect(),
+            fanout: FanoutCounters::default(),
             tcp: TcpCounters::default(),
             zones: ZoneCounters::default(),
             ready: AtomicBool::new(false),

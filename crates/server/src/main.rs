@@ -1,7 +1,7 @@
 //! The `weir` program: reads its arguments, does what they ask for, and says by its exit code how that went.
 //!
 //! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
-//! is a query's way over UDP and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
+//! is a query's way over UDP, [`fanout`] decides by which way it comes, and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
 //! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
 //! [`health`] and [`tune`] are the commands that serve nothing, and [`mod@print`] is how they speak.
 
@@ -15,12 +15,14 @@ mod cli;
 mod config;
 mod counters;
 mod failure;
+mod fanout;
 mod health;
 mod http;
 mod library;
 mod listen;
 mod log;
 mod metrics;
+mod pace;
 mod print;
 mod reload;
 mod responder;

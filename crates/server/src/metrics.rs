@@ -86,6 +86,7 @@ impl Collector for Scrape {
         encode_losses(&mut families, counters)?;
         encode_cache(&mut families, counters)?;
         encode_workers(&mut families, counters)?;
+        encode_fanout(&mut families, counters)?;
         encode_tcp(&mut families, counters)?;
         encode_zones(&mut families, counters)?;
         families.counter(
@@ -185,6 +186,47 @@ fn encode_workers(families: &mut Families<'_>, counters: &Counters) -> fmt::Resu
         "weir_worker_batches",
         "Batches received, by worker",
         samples(|worker| worker.batches.value()),
+    )
+}
+
+fn encode_fanout(families: &mut Families<'_>, counters: &Counters) -> fmt::Result {
+    let fanout = &counters.fanout;
+    families.gauge(
+        "weir_fanout_available",
+        "1 when packet rings can answer in place of sockets",
+        fanout.available.value(),
+    )?;
+    families.gauge("weir_fanout_engaged", "1 while packet rings answer", fanout.engaged.value())?;
+    families.counter(
+        "weir_fanout_engagements",
+        "How often packet rings took over from sockets",
+        fanout.engagements.value(),
+    )?;
+    families.counters(
+        "weir_fanout_rollover",
+        "Frames that met a full ring: all that another took, those of huge flows among them, those that none took",
+        [
+            ([("kind", "all")], fanout.rolled_over.value()),
+            ([("kind", "huge")], fanout.rolled_over_huge.value()),
+            ([("kind", "failed")], fanout.rollover_failed.value()),
+        ],
+    )?;
+    families.counter("weir_fanout_drops", "Frames lost to a full ring", fanout.dropped.value())?;
+    let of_workers =
+        |field: fn(&WorkerCounters) -> u64| sum(counters.workers.iter().map(|worker| field(worker)));
+    families.counter(
+        "weir_fanout_queries",
+        "Queries that came by packet rings",
+        of_workers(|worker| worker.ring_queries.value()),
+    )?;
+    families.counters(
+        "weir_fanout_refused",
+        "Frames from rings that got no answer, by reason",
+        [
+            ([("reason", "malformed")], of_workers(|worker| worker.frames_malformed.value())),
+            ([("reason", "checksum")], of_workers(|worker| worker.frames_checksum.value())),
+            ([("reason", "source")], of_workers(|worker| worker.frames_source.value())),
+        ],
     )
 }
 

@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 use weir_netio::affinity;
+use weir_netio::fanout::Fanout;
 use weir_netio::privilege::{self, Outcome};
 use weir_netio::reuseport::{self, Opened, WorkerSockets};
 use weir_wire::name::HashSeed;
@@ -24,6 +25,7 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, User};
 use crate::counters::{Counters, WorkerCounters};
 use crate::failure::Failure;
+use crate::fanout::{self, Watch};
 use crate::library::{self, Library, Sources};
 use crate::reload::Reloader;
 use crate::responder::{ResponderConfig, SharedZones};
@@ -55,6 +57,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         true => listen::open_shared(&config, &cpus)?,
         false => listen::open_dns(&config, cpus.clone())?,
     };
+    let fanout = if args.shared_socket { None } else { fanout::open(&config, &opened, cpus.len()) };
     let http = listen::open_http(&config)?;
     let seed = HashSeed::random();
     let mut library = None;
@@ -96,7 +99,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let reloader =
         Reloader::new(library, args.clone(), config.clone(), Arc::clone(&zones), Arc::clone(&counters));
     let house = House { runtime, config, counters, zones, seed, limits };
-    let mut open = house.open(opened)?;
+    let mut open = house.open(opened, fanout)?;
     house.counters.set_ready(true);
     info!("ready");
     let outcome = house.run(&mut open.failed, signals, reloader);
@@ -246,6 +249,8 @@ struct House {
 /// What has to be closed in the end.
 struct Open {
     workers: Vec<JoinHandle<()>>,
+    /// Watches the packet fanout, if there is one.
+    watch: Option<JoinHandle<()>>,
     stop: Arc<Stop>,
     /// What a worker that had to give up says.
     failed: mpsc::UnboundedReceiver<String>,
@@ -256,8 +261,12 @@ struct Open {
 
 impl House {
     /// Starts the workers and TCP, and says where queries are answered.
-    fn open(&self, opened: Opened) -> Result<Open, Failure> {
+    fn open(&self, opened: Opened, fanout: Option<Fanout>) -> Result<Open, Failure> {
         let addresses: Vec<_> = opened.listeners.iter().map(|listeners| listeners.address).collect();
+        let watch = fanout
+            .map(|fanout| Watch::new(fanout, &self.config, &opened, Arc::clone(&self.counters)))
+            .transpose()
+            .map_err(|error| Failure::new(format!("sockets cannot be watched: {error}")))?;
         let (mut udp, mut tcp) = (Vec::new(), Vec::new());
         for WorkerSockets { udp: sockets, tcp: listeners } in reuseport::by_worker(opened.listeners) {
             udp.push(sockets);
@@ -266,6 +275,7 @@ impl House {
         let stop =
             Stop::new().map_err(|error| Failure::new(format!("workers cannot be started: {error}")))?;
         let stop = Arc::new(stop);
+        let doors = watch.as_ref().map(|watch| watch.doors().to_vec());
         let (failed_sender, failed) = mpsc::unbounded_channel();
         let n_shards = udp.len();
         let workers = udp.into_iter().enumerate().map(|(number, sockets)| Worker {
@@ -275,14 +285,20 @@ impl House {
             zones: Arc::clone(&self.zones),
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(&stop),
+            door: doors.as_ref().and_then(|doors| doors.get(number)).map(Arc::clone),
+            experiment: self.config.experiment.clone(),
         });
         let workers =
             workers.map(|worker| start_worker(worker, failed_sender.clone())).collect::<Result<_, _>>()?;
+        let watch = watch
+            .map(|watch| watch.start(Arc::clone(&stop)))
+            .transpose()
+            .map_err(|error| Failure::new(format!("the watch cannot be started: {error}")))?;
         let (stopping, connections) = self.open_tcp(tcp)?;
         for address in addresses {
             log::listening(self.config.log.format, address);
         }
-        Ok(Open { workers, stop, failed, stopping, connections })
+        Ok(Open { workers, watch, stop, failed, stopping, connections })
     }
 
     fn open_tcp(
@@ -327,12 +343,12 @@ impl House {
 
     /// Answers what is in flight, within bounds, and ends all threads.
     fn close(self, open: Open) {
-        let Open { workers, stop, stopping, mut connections, failed: _ } = open;
+        let Open { workers, watch, stop, stopping, mut connections, failed: _ } = open;
         self.counters.set_ready(false);
         stop.stop();
         // Nobody listens when every accept loop and connection has ended already.
         let _ = stopping.send(true);
-        for worker in workers {
+        for worker in workers.into_iter().chain(watch) {
             // It cannot have panicked: the process would have ended.
             let _ = worker.join();
         }

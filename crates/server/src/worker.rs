@@ -15,14 +15,22 @@ use weir_netio::batch::{Batch, BatchConfig};
 use weir_netio::drops::SocketMemory;
 use weir_netio::event::EventFd;
 use weir_netio::ingress::Ingress;
+use weir_netio::ring::Refused;
 use weir_netio::udp::UdpEngine;
 
+use crate::config::Experiment;
 use crate::counters::{Counters, WorkerCounters};
+use crate::fanout::{Door, Message};
 use crate::log::Seldom;
+use crate::pace::Pace;
 use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
 
 /// The longest sleep without a query: how late a worker may notice that it has to stop.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// The same when a ring may be offered at any moment.
+const INTERVAL_WITH_DOOR: Duration = Duration::from_millis(20);
+/// How much later than asked for the nap of a worker with a ring may end.
+const RING_TIMER_SLACK: Duration = Duration::from_micros(1);
 /// How often kernel drops and the size of the cache are read.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Batches between two looks at the clock under load: at 64 queries of some 4 us each about 8 ms.
@@ -50,7 +58,8 @@ impl Stop {
         let _ = self.wake.notify();
     }
 
-    fn is_stopping(&self) -> bool {
+    /// Whether to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 }
@@ -69,6 +78,10 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     /// When it ends.
     pub(crate) stop: Arc<Stop>,
+    /// Where it is given a ring, when there are any; the watch then counts what the kernel drops.
+    pub(crate) door: Option<Arc<Door>>,
+    /// What slows it down, in experiments.
+    pub(crate) experiment: Experiment,
 }
 
 impl Worker {
@@ -81,21 +94,28 @@ impl Worker {
         if let Err(error) = affinity::pin_current_thread(counters.cpu) {
             warn!("worker {}: not pinned to CPU {}: {error}", self.number, counters.cpu);
         }
+        let interval = if self.door.is_some() { INTERVAL_WITH_DOOR } else { INTERVAL };
+        let pace = Pace::new(self.number, &self.experiment);
+        let batch = BatchConfig { query_octets: MAX_QUERY_OCTETS, ..BatchConfig::default() };
         let mut round = Round {
-            ingress: Ingress::new(self.sockets, &self.stop.wake, INTERVAL)?,
-            batch: Batch::new(BatchConfig { query_octets: MAX_QUERY_OCTETS, ..BatchConfig::default() }),
+            ingress: Ingress::new(self.sockets, &self.stop.wake, interval)?,
+            batch: Batch::new(BatchConfig { capacity: pace.batch_capacity(batch.capacity), ..batch }),
             responder: Responder::new(&self.responder),
             zones: &self.zones,
             counters,
+            pace,
         };
-        let mut upkeep = Upkeep::new(&round.ingress);
+        let mut upkeep = Upkeep::new(&round.ingress, self.door.is_none());
         while !self.stop.is_stopping() {
             for _ in 0..BATCHES_BETWEEN_LOOKS {
+                if let Some(door) = self.door.as_deref().filter(|door| door.is_knocking()) {
+                    round.answer_the_door(door, self.number)?;
+                }
                 if round.run()? == 0 {
                     break;
                 }
             }
-            upkeep.when_due(&round, &self.counters);
+            upkeep.when_due(&mut round, &self.counters);
         }
         round.drain()
     }
@@ -112,23 +132,73 @@ struct Round<'w> {
     responder: Responder,
     zones: &'w SharedZones,
     counters: &'w WorkerCounters,
+    pace: Pace,
 }
 
 impl Round<'_> {
+    /// Takes a ring in, or empties the one there is and gives it back.
+    fn answer_the_door(&mut self, door: &Door, number: usize) -> io::Result<()> {
+        match door.open() {
+            Some(Message::Offer(ring)) => {
+                if let Err(error) = affinity::set_timer_slack(RING_TIMER_SLACK) {
+                    warn!("worker {number}: naps are not punctual: {error}");
+                }
+                self.ingress.add_ring(ring)
+            }
+            Some(Message::Recall) => {
+                self.empty_ring()?;
+                self.count_refused();
+                let ring = self.ingress.remove_ring()?;
+                door.give_back(ring);
+                Ok(())
+            }
+            Some(Message::Returned(_)) | None => Ok(()),
+        }
+    }
+
+    /// Answers what is left in a ring that gets no more.
+    fn empty_ring(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        while Instant::now() < deadline {
+            match self.ingress.receive_left(&mut self.batch) {
+                0 => break,
+                n_queries => self.answer_and_send(n_queries)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what the ring refused since the last time to the counters.
+    fn count_refused(&mut self) {
+        let Refused { malformed, checksum, source } = self.ingress.take_refused();
+        self.counters.frames_malformed.add(malformed);
+        self.counters.frames_checksum.add(checksum);
+        self.counters.frames_source.add(source);
+    }
+
     /// Receives a batch, answers it, sends the answers; yields how many queries there were.
     fn run(&mut self) -> io::Result<usize> {
         let n_queries = self.ingress.receive(&mut self.batch)?;
         if n_queries == 0 {
             return Ok(0);
         }
+        self.answer_and_send(n_queries)?;
+        self.pace.after(n_queries);
+        Ok(n_queries)
+    }
+
+    fn answer_and_send(&mut self, n_queries: usize) -> io::Result<()> {
         self.counters.batches.add(1);
+        if self.ingress.is_from_ring() {
+            self.counters.ring_queries.add(n_queries as u64);
+        }
         self.answer_all(n_queries);
         let report = self.ingress.send(&mut self.batch)?;
         if report.dropped + report.failed > 0 {
             self.counters.send_dropped.add(report.dropped as u64);
             self.counters.send_failed.add(report.failed as u64);
         }
-        Ok(n_queries)
+        Ok(())
     }
 
     fn answer_all(&mut self, n_queries: usize) {
@@ -165,51 +235,67 @@ static SEND_DROPS: Seldom = Seldom::new();
 /// What a worker does besides answering, once a second.
 struct Upkeep {
     due: Instant,
-    /// The kernel's drop counter of each socket when it was last read; it wraps at 2^32.
-    drops_seen: Vec<u32>,
-    /// Answers that found no room, when that was last looked at.
+    /// The kernel's drop counter of each socket when it was last read; it wraps at 2^32. `None`: the watch counts.
+    drops_seen: Option<Vec<u32>>,
+    /// Queries that the kernel dropped, and answers that found no room, when these were last looked at.
+    kernel_dropped_seen: u64,
     send_dropped_seen: u64,
 }
 
 impl Upkeep {
-    fn new(ingress: &Ingress) -> Upkeep {
-        let drops_seen = vec![0; ingress.engines().len()];
-        Upkeep { due: Instant::now() + UPKEEP_EVERY, drops_seen, send_dropped_seen: 0 }
+    fn new(ingress: &Ingress, counts_drops: bool) -> Upkeep {
+        Upkeep {
+            due: Instant::now() + UPKEEP_EVERY,
+            drops_seen: counts_drops.then(|| vec![0; ingress.engines().len()]),
+            kernel_dropped_seen: 0,
+            send_dropped_seen: 0,
+        }
     }
 
-    fn when_due(&mut self, round: &Round<'_>, all: &Counters) {
+    fn when_due(&mut self, round: &mut Round<'_>, all: &Counters) {
         let now = Instant::now();
         if now < self.due {
             return;
         }
         self.due = now + UPKEEP_EVERY;
-        self.read_kernel_drops(round, all);
-        let send_dropped = round.counters.send_dropped.value();
+        if let Some(drops_seen) = &mut self.drops_seen {
+            count_drops(round, drops_seen);
+        }
+        self.tell_of_losses(round.counters, all);
+        round.count_refused();
+        round.responder.note_cache_size(&round.counters.answers);
+    }
+
+    fn tell_of_losses(&mut self, own: &WorkerCounters, all: &Counters) {
+        let of = |worker: &WorkerCounters| -> u64 {
+            worker.kernel_drops.iter().map(|(_, drops)| drops.value()).sum()
+        };
+        let kernel_dropped = of(own);
+        if kernel_dropped > self.kernel_dropped_seen && KERNEL_DROPS.is_due() {
+            let total: u64 = all.workers.iter().map(|worker| of(worker)).sum();
+            warn!(
+                "{total} queries since the start were dropped by the kernel because a listener's queue was full; \
+                 raise ingress.receive_buffer and net.core.rmem_max, or use more workers"
+            );
+        }
+        self.kernel_dropped_seen = kernel_dropped;
+        let send_dropped = own.send_dropped.value();
         if send_dropped > self.send_dropped_seen && SEND_DROPS.is_due() {
             let total: u64 = all.workers.iter().map(|worker| worker.send_dropped.value()).sum();
             warn!("{total} answers since the start found no room in full send queues");
         }
         self.send_dropped_seen = send_dropped;
-        round.responder.note_cache_size(&round.counters.answers);
     }
+}
 
-    fn read_kernel_drops(&mut self, round: &Round<'_>, all: &Counters) {
-        let sockets = round.ingress.engines().iter().zip(&round.counters.kernel_drops);
-        for ((engine, (_, counter)), seen) in sockets.zip(&mut self.drops_seen) {
-            use std::os::fd::AsFd;
-            // A kernel without the counter (before 4.13) leaves it at zero.
-            let Ok(memory) = SocketMemory::read(engine.as_fd()) else { continue };
-            let n_new = memory.drops.wrapping_sub(*seen);
-            counter.add(u64::from(n_new));
+fn count_drops(round: &Round<'_>, drops_seen: &mut [u32]) {
+    use std::os::fd::AsFd;
+    let sockets = round.ingress.engines().iter().zip(&round.counters.kernel_drops);
+    for ((engine, (_, counter)), seen) in sockets.zip(drops_seen) {
+        // A kernel without the counter (before 4.13) leaves it at zero.
+        if let Ok(memory) = SocketMemory::read(engine.as_fd()) {
+            counter.add(u64::from(memory.drops.wrapping_sub(*seen)));
             *seen = memory.drops;
-            if n_new > 0 && KERNEL_DROPS.is_due() {
-                let counters = all.workers.iter().flat_map(|worker| &worker.kernel_drops);
-                let total: u64 = counters.map(|(_, drops)| drops.value()).sum();
-                warn!(
-                    "{total} queries since the start were dropped by the kernel because a listener's queue was full; \
-                     raise ingress.receive_buffer and net.core.rmem_max, or use more workers"
-                );
-            }
         }
     }
 }

@@ -121,7 +121,7 @@ fn healthcheck_tells_a_running_server_from_none() {
 fn wrong_usage_is_exit_code_2() {
     for arguments in [
         &["serve", "--listen", "nowhere"][..],
-        &["serve", "--ingress", "ring"],
+        &["serve", "--ingress", "xdp"],
         &["serve", "--workers", "0"],
         &["serve", "--no-such-flag"],
         &["no-such-command"],

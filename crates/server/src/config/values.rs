@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 use weir_wire::name::{FoldedBuf, Name, NameBuf};
 
+use super::ingress::{AnswerWay, IngressMode, Steer, Switch};
+
 /// The port of DNS (RFC 1035 section 4.2.1).
 pub(crate) const DNS_PORT: u16 = 53;
 
@@ -64,6 +66,8 @@ deserialize_from_text!(
     User,
     IngressMode,
     Steer,
+    Switch,
+    AnswerWay,
     LogFormat,
     ZoneName
 );
@@ -248,59 +252,6 @@ fn user_in(passwd: &str, name: &str) -> Option<User> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);
     Some(User::Ids { uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
-}
-
-/// How UDP queries reach the workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IngressMode {
-    /// The best that the kernel and the rights of the process allow.
-    Auto,
-    /// One UDP socket a worker and address, joined by SO_REUSEPORT.
-    Reuseport,
-}
-
-impl IngressMode {
-    /// The word that selects it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            IngressMode::Auto => "auto",
-            IngressMode::Reuseport => "reuseport",
-        }
-    }
-}
-
-impl FromStr for IngressMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<IngressMode, String> {
-        match text {
-            "auto" => Ok(IngressMode::Auto),
-            "reuseport" => Ok(IngressMode::Reuseport),
-            "ring" => Err("this build has no packet ring ingress; use auto or reuseport".to_owned()),
-            _ => Err(format!("`{text}` is not an ingress; use auto or reuseport")),
-        }
-    }
-}
-
-/// How the kernel chooses the worker of a UDP query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Steer {
-    /// By a hash over addresses and ports: a client port stays with one worker.
-    Hash,
-    /// To the worker on the CPU that received the packet.
-    Cpu,
-}
-
-impl FromStr for Steer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Steer, String> {
-        match text {
-            "hash" => Ok(Steer::Hash),
-            "cpu" => Ok(Steer::Cpu),
-            _ => Err(format!("`{text}` is not a way to steer; use hash or cpu")),
-        }
-    }
 }
 
 /// The form of log lines.

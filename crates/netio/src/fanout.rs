@@ -1,0 +1,484 @@
+//! A packet fanout with rollover: one ring a worker, joined in one group, beside the workers' UDP sockets.
+//!
+//! The kernel spreads frames over the group as it would over sockets, but when a ring is full the frame rolls over to
+//! one that has room (packet(7), `PACKET_FANOUT_FLAG_ROLLOVER`). [`Fanout::engage`] hooks the group into the
+//! network stack and makes rings answer in place of sockets, [`Fanout::release`] gives the queries back.
+//!
+//! **invariant:** at any moment one engine answers for an (address, port). The UDP sockets stay bound, so that nobody is
+//! told "port unreachable", and leave to the rings what those take. A switch doubles rather than loses where it is not
+//! exact: a resolver throws a second answer away, while a lost query costs it a timeout of a second or more.
+//!
+//! **invariant:** everything that takes a right is done by [`Fanout::open`]. A packet socket costs nothing until it is
+//! bound, and cannot be taken out of the stack again but by closing it: so there is a reserve of them, a set of one a
+//! worker for each engagement. When it is used up, the last set stays hooked.
+//!
+//! One `ETH_P_ALL` socket a worker, bound to no interface, serves both families and interfaces that come later; the
+//! filter says which frames are taken.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use libc::{c_int, sock_filter};
+use socket2::{Domain, Socket, Type};
+
+use crate::filter::{self, Taken};
+use crate::handoff::Handoff;
+use crate::links::Links;
+use crate::reuseport::Listeners;
+use crate::ring::{self, RingContext, RingEngine, RingSize};
+use crate::steer::Steer;
+use crate::sys::{self, set_int};
+use crate::udp::{UdpEngine, UdpSocketConfig, set_buffers};
+
+/// The most members of a group: `PACKET_FANOUT_MAX`, net/packet/internal.h.
+const MAX_MEMBERS: usize = 256;
+/// How long a packet may be under way in the kernel between the tap and the socket: a softirq ends within two jiffies or
+/// is put off (`MAX_SOFTIRQ_TIME`, kernel/softirq.c), and packets take microseconds.
+const GRACE: Duration = Duration::from_millis(2);
+
+/// How a fanout is made.
+#[derive(Debug, Clone, Copy)]
+pub struct FanoutConfig {
+    /// Size of each ring. Its slots may be made larger; see [`Fanout::open`].
+    pub size: RingSize,
+    /// By the kernel's hash of the flow, or by the CPU that received the frame.
+    pub steer: Steer,
+    /// Whether frames roll over from a full ring to another.
+    pub rollover: bool,
+    /// Whether answers leave by the UDP sockets, so that routing and netfilter see them, rather than by the link.
+    pub answer_by_socket: bool,
+    /// Whether to try for the exact switch ([`Fanout::is_exact`]); without it, for comparison, the classic one.
+    pub exact: bool,
+    /// How often the fanout can be engaged before its taps stay in the stack for good.
+    pub engagements: usize,
+}
+
+/// Why there is no fanout. Each says what is missing and how to give it.
+#[derive(Debug, thiserror::Error)]
+pub enum FanoutError {
+    /// `EPERM`: no `CAP_NET_RAW`.
+    #[error(
+        "no right to open packet sockets (CAP_NET_RAW): start as root, which is given up once they are open, \
+         or grant it (docker run --cap-add NET_RAW, AmbientCapabilities=CAP_NET_RAW)"
+    )]
+    NoRight,
+    /// `EAFNOSUPPORT` or `ESOCKTNOSUPPORT`: a kernel without them.
+    #[error("this kernel has no packet sockets (CONFIG_PACKET)")]
+    NoKernelSupport,
+    /// Nothing that is listened to is reached over Ethernet.
+    #[error(
+        "no Ethernet interface that is up carries an address that is listened to; loopback is left to the sockets"
+    )]
+    NothingToTake,
+    /// A group has 256 members at most.
+    #[error("{0} workers are more than the {MAX_MEMBERS} that a packet fanout can have; set server.workers")]
+    TooManyWorkers(usize),
+    /// A call failed.
+    #[error("{call}: {source}")]
+    Call {
+        /// The system call or option.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn failed(call: &'static str) -> impl FnOnce(io::Error) -> FanoutError {
+    move |source| FanoutError::Call { call, source }
+}
+
+/// What the kernel counted for the rings, since the fanout was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FanoutStats {
+    /// Frames that rolled over from a full ring to another.
+    pub rolled_over: u64,
+    /// Of these, frames of a flow that takes up most of its ring.
+    pub rolled_over_huge: u64,
+    /// Frames for which no ring had room.
+    pub rollover_failed: u64,
+    /// Frames that were dropped because a ring was full.
+    pub dropped: u64,
+}
+
+/// How the switch between sockets and rings is made.
+#[derive(Debug)]
+enum Switch {
+    /// By filters put on and taken off one socket after the other.
+    Classic {
+        ring: Vec<sock_filter>,
+        /// Of IPv4 sockets and of IPv6 sockets: short programs are quicker to put on.
+        shadow_v4: Vec<sock_filter>,
+        shadow_v6: Vec<sock_filter>,
+    },
+    /// By one word in memory.
+    Handoff(Handoff),
+}
+
+/// A packet socket a worker.
+type Set = Vec<Arc<OwnedFd>>;
+
+/// The packet sockets of all workers, and the switch.
+#[derive(Debug)]
+pub struct Fanout {
+    config: FanoutConfig,
+    /// The UDP sockets: for each listener one a worker.
+    sockets: Vec<Vec<OwnedFd>>,
+    context: Arc<RingContext>,
+    senders: Set,
+    reserve: Vec<Set>,
+    /// The set of the next engagement, with its rings.
+    prepared: Option<(Set, Vec<RingEngine>)>,
+    /// The set whose taps are in the stack.
+    hooked: Option<Set>,
+    engaged: bool,
+    links: Links,
+    taken: Taken,
+    switch: Switch,
+    /// Counted by sets that are closed, and drops, which the kernel forgets when they are read.
+    past: FanoutStats,
+}
+
+impl Fanout {
+    /// Opens packet sockets for the workers of `listeners`, and makes the rings of the first engagement; nothing is
+    /// in the network stack yet.
+    ///
+    /// Where programs cannot be loaded (no `CAP_BPF`), slots are four times as large: the exact switch leaves a frame of
+    /// several joined queries that is too long for a slot to the sockets as a whole, the classic one cannot.
+    ///
+    /// # Errors
+    /// What is missing: the caller says so once and goes on with sockets.
+    pub fn open(listeners: &[Listeners], config: FanoutConfig) -> Result<Self, FanoutError> {
+        let n_workers = listeners.iter().map(|group| group.udp.len()).min().unwrap_or(0);
+        if n_workers > MAX_MEMBERS {
+            return Err(FanoutError::TooManyWorkers(n_workers));
+        }
+        let sockets = listeners.iter().map(|group| handles(&group.udp)).collect::<Result<_, _>>()?;
+        let listeners: Vec<SocketAddr> = listeners.iter().map(|group| group.address).collect();
+        let links = Links::read().map_err(failed("rtnetlink"))?;
+        let mut config = config;
+        let mut taken = links.taken(&listeners, config.size.max_packet_octets());
+        // The right is asked for first: without it, what the interfaces are like is of no interest.
+        let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
+        if taken.is_empty() {
+            return Err(FanoutError::NothingToTake);
+        }
+        let handoff = config.exact.then(|| Handoff::load(&taken)).and_then(Result::ok);
+        let switch = match handoff {
+            Some(handoff) => Switch::Handoff(handoff),
+            None => {
+                config.size.slot_octets = (config.size.slot_octets * 4).min(2048);
+                taken.max_packet_octets = config.size.max_packet_octets();
+                classic(&taken).map_err(failed("packet filter"))?
+            }
+        };
+        let reserve = (0..config.engagements.max(1))
+            .map(|_| (0..n_workers).map(|_| packet_socket()).collect())
+            .collect::<Result<_, _>>()?;
+        let mtu = AtomicUsize::new(if config.answer_by_socket { 0 } else { links.mtu() });
+        let mut fanout = Self {
+            config,
+            sockets,
+            context: Arc::new(RingContext { listeners, mtu }),
+            senders,
+            reserve,
+            prepared: None,
+            hooked: None,
+            engaged: false,
+            links,
+            taken,
+            switch,
+            past: FanoutStats::default(),
+        };
+        fanout.prepare().map_err(failed("packet ring"))?;
+        Ok(fanout)
+    }
+
+    /// Whether the switch between sockets and rings is exact: nothing lost, nothing answered twice.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.switch, Switch::Handoff(_))
+    }
+
+    /// Names of the interfaces whose frames are taken.
+    pub fn interfaces(&self) -> String {
+        self.links.names()
+    }
+
+    /// Whether rings answer.
+    pub fn is_engaged(&self) -> bool {
+        self.engaged
+    }
+
+    /// Hands the queries over to rings, and yields a ring for each worker, in order; an empty list when the workers have
+    /// theirs from the last time.
+    ///
+    /// # Errors
+    /// A call that failed; sockets answer as before then.
+    pub fn engage(&mut self) -> Result<Vec<RingEngine>, FanoutError> {
+        let mut rings = Vec::new();
+        if self.hooked.is_none() {
+            self.prepare().map_err(failed("packet ring"))?;
+            let Some((set, made)) = self.prepared.take() else {
+                return Err(failed("packet ring")(io::ErrorKind::OutOfMemory.into()));
+            };
+            // On failure the set is closed, which takes it out of the stack.
+            self.hook(&set)?;
+            (self.hooked, rings) = (Some(set), made);
+        }
+        match self.switch_to_rings() {
+            Ok(()) => {
+                self.engaged = true;
+                Ok(rings)
+            }
+            Err(error) => {
+                self.switch_to_sockets();
+                self.close_hooked();
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the queries back to the sockets. Frames that are in rings stay there and have to be answered.
+    ///
+    /// Yields whether the workers' rings should be taken back and handed to [`Fanout::retire`].
+    pub fn release(&mut self) -> bool {
+        self.switch_to_sockets();
+        self.engaged = false;
+        !self.reserve.is_empty()
+    }
+
+    /// Closes the group, together with the rings that were taken back, and makes the next. Takes some 25 ms a worker in
+    /// the kernel, which waits for packets under way.
+    pub fn retire(&mut self, rings: Vec<RingEngine>) -> io::Result<()> {
+        self.close_hooked();
+        drop(rings);
+        self.prepare()
+    }
+
+    /// Looks at interfaces and addresses again and takes their frames from now on; yields whether anything changed.
+    ///
+    /// # Errors
+    /// The kernel's refusal; what was taken before is still taken.
+    pub fn refresh(&mut self) -> io::Result<bool> {
+        let links = Links::read()?;
+        if links == self.links {
+            return Ok(false);
+        }
+        let taken = links.taken(&self.context.listeners, self.taken.max_packet_octets);
+        if !self.config.answer_by_socket {
+            self.context.mtu.store(links.mtu(), Ordering::Relaxed);
+        }
+        self.links = links;
+        if taken == self.taken {
+            return Ok(false);
+        }
+        // Programs cannot be loaded once rights are dropped: then the classic filters take over.
+        let switch = match (self.is_exact(), Handoff::load(&taken)) {
+            (true, Ok(handoff)) => Switch::Handoff(handoff),
+            _ => classic(&taken)?,
+        };
+        self.taken = taken;
+        self.switch = switch;
+        if let Some(set) = self.hooked.take() {
+            let fitted = set.iter().try_for_each(|socket| self.fit(socket.as_fd()));
+            self.hooked = Some(set);
+            fitted?;
+        }
+        if self.engaged {
+            self.switch_to_rings().map_err(io::Error::other)?;
+        }
+        Ok(true)
+    }
+
+    /// What the kernel counted so far.
+    pub fn stats(&mut self) -> FanoutStats {
+        let mut stats = self.past;
+        for socket in self.hooked.iter().flatten() {
+            self.past.dropped += ring::drops(socket.as_fd()).unwrap_or(0);
+            let [all, huge, failed] = ring::rollovers(socket.as_fd()).unwrap_or_default();
+            stats.rolled_over += all;
+            stats.rolled_over_huge += huge;
+            stats.rollover_failed += failed;
+        }
+        stats.dropped = self.past.dropped;
+        stats
+    }
+
+    /// Makes the rings of the next engagement, if they are not there and the reserve has sockets.
+    fn prepare(&mut self) -> io::Result<()> {
+        if self.prepared.is_some() {
+            return Ok(());
+        }
+        let Some(set) = self.reserve.pop() else { return Ok(()) };
+        let rings = set.iter().zip(&self.senders).map(|(socket, sender)| {
+            RingEngine::new(
+                Arc::clone(socket),
+                Arc::clone(sender),
+                self.config.size,
+                Arc::clone(&self.context),
+            )
+        });
+        let rings = rings.collect::<io::Result<_>>()?;
+        self.prepared = Some((set, rings));
+        Ok(())
+    }
+
+    /// Puts a set's taps into the stack as one group that takes nothing yet.
+    fn hook(&self, set: &Set) -> Result<(), FanoutError> {
+        if let Switch::Handoff(handoff) = &self.switch {
+            handoff.set(false).map_err(failed("bpf"))?;
+        }
+        let mut group = None;
+        for socket in set {
+            let socket = socket.as_fd();
+            self.fit(socket).map_err(failed("packet filter"))?;
+            bind_to_all(socket).map_err(failed("bind"))?;
+            group = Some(self.join(socket, group).map_err(failed("PACKET_FANOUT"))?);
+        }
+        Ok(())
+    }
+
+    /// Gives a packet socket the filter that takes nothing until the switch is thrown.
+    fn fit(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        match &self.switch {
+            Switch::Classic { .. } => filter::attach(socket, &filter::nothing()),
+            Switch::Handoff(handoff) => handoff.attach_tap(socket),
+        }
+    }
+
+    /// Makes a socket a member of `group`, or of a new one whose number the kernel chooses; yields the number.
+    fn join(&self, socket: BorrowedFd<'_>, group: Option<u32>) -> io::Result<u32> {
+        let mut kind = match self.config.steer {
+            Steer::Hash => libc::PACKET_FANOUT_HASH,
+            Steer::Cpu => libc::PACKET_FANOUT_CPU,
+        } | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+        if self.config.rollover {
+            kind |= libc::PACKET_FANOUT_FLAG_ROLLOVER;
+        }
+        if group.is_none() {
+            kind |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        }
+        let argument = (kind << 16 | group.unwrap_or(0)).cast_signed();
+        set_int(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, argument)?;
+        let (words, _) = sys::option_words::<1>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        Ok(words[0] & 0xFFFF)
+    }
+
+    fn switch_to_rings(&self) -> Result<(), FanoutError> {
+        match &self.switch {
+            Switch::Classic { ring, shadow_v4, shadow_v6 } => {
+                // Rings first: for some microseconds a query may be answered by both.
+                for socket in self.hooked.iter().flatten() {
+                    filter::attach(socket.as_fd(), ring).map_err(failed("SO_ATTACH_FILTER"))?;
+                }
+                for (address, sockets) in self.context.listeners.iter().zip(&self.sockets) {
+                    let shadow = if address.is_ipv4() { shadow_v4 } else { shadow_v6 };
+                    sockets
+                        .iter()
+                        .try_for_each(|socket| filter::attach(socket.as_fd(), shadow))
+                        .map_err(failed("SO_ATTACH_FILTER"))?;
+                }
+                Ok(())
+            }
+            Switch::Handoff(handoff) => {
+                // Every packet that meets the sockets' filter has met the tap before.
+                std::thread::sleep(GRACE);
+                self.each_socket(|socket| handoff.attach_obey(socket)).map_err(failed("SO_ATTACH_BPF"))?;
+                handoff.set(true).map_err(failed("bpf"))
+            }
+        }
+    }
+
+    /// Cannot fail in a way that anybody could do something about: what is left is what the kernel refuses, and then the
+    /// rings go on.
+    fn switch_to_sockets(&self) {
+        match &self.switch {
+            Switch::Classic { .. } => {
+                let _ = self.each_socket(filter::detach);
+                for socket in self.hooked.iter().flatten() {
+                    let _ = filter::attach(socket.as_fd(), &filter::nothing());
+                }
+            }
+            Switch::Handoff(handoff) => {
+                let _ = handoff.set(false);
+                std::thread::sleep(GRACE);
+                let _ = self.each_socket(filter::detach);
+            }
+        }
+    }
+
+    fn each_socket(&self, mut act: impl FnMut(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+        self.sockets.iter().flatten().try_for_each(|socket| act(socket.as_fd()))
+    }
+
+    fn close_hooked(&mut self) {
+        self.past = self.stats();
+        self.hooked = None;
+    }
+}
+
+/// Whether this process may open packet sockets.
+///
+/// # Errors
+/// What is missing.
+pub fn probe() -> Result<(), FanoutError> {
+    open_packet_socket().map(drop)
+}
+
+fn classic(taken: &Taken) -> io::Result<Switch> {
+    let without_v6 = Taken { ipv6: Vec::new(), ..taken.clone() };
+    let without_v4 = Taken { ipv4: Vec::new(), ..taken.clone() };
+    Ok(Switch::Classic {
+        ring: taken.ring_program()?,
+        shadow_v4: without_v6.shadow_program()?,
+        shadow_v6: without_v4.shadow_program()?,
+    })
+}
+
+fn handles(engines: &[UdpEngine]) -> Result<Vec<OwnedFd>, FanoutError> {
+    engines.iter().map(|engine| engine.as_fd().try_clone_to_owned().map_err(failed("dup"))).collect()
+}
+
+/// A packet socket that is bound to no protocol: it is in nobody's way.
+fn open_packet_socket() -> Result<Socket, FanoutError> {
+    Socket::new(Domain::PACKET, Type::RAW.cloexec(), None).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => FanoutError::NoRight,
+        Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => FanoutError::NoKernelSupport,
+        _ => FanoutError::Call { call: "socket AF_PACKET", source: error },
+    })
+}
+
+fn packet_socket() -> Result<Arc<OwnedFd>, FanoutError> {
+    open_packet_socket().map(|socket| Arc::new(socket.into()))
+}
+
+/// The socket that answers leave by: past the queueing discipline, straight to the device.
+fn sender() -> Result<Arc<OwnedFd>, FanoutError> {
+    let socket = open_packet_socket()?;
+    // Both are for speed; without them answers leave all the same.
+    let _ = set_int(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
+    set_buffers(&socket, &UdpSocketConfig::default(), &mut Vec::new());
+    Ok(Arc::new(socket.into()))
+}
+
+/// Binds a packet socket to every protocol on every interface: its tap runs before all others.
+fn bind_to_all(socket: BorrowedFd<'_>) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let family = libc::sa_family_t::try_from(libc::AF_PACKET).unwrap_or(0);
+    let protocol = u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be();
+    // SAFETY: a C structure of integers; all zeros is "no interface, no address".
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    (address.sll_family, address.sll_protocol) = (family, protocol);
+    // SAFETY: the kernel reads a local of the announced size that outlives the call.
+    let result: c_int = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            sys::socklen_of::<libc::sockaddr_ll>(),
+        )
+    };
+    sys::check(result).map(drop)
+}

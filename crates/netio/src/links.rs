@@ -1,0 +1,184 @@
+//! The interfaces and addresses of this network namespace, asked of the kernel by rtnetlink(7).
+//!
+//! Not from /sys: in a container or behind `nsenter` that may show another namespace.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::filter::Taken;
+use crate::netlink::{self, attributes, u16_at, u32_at};
+
+/// `ARPHRD_ETHER`, include/uapi/linux/if_arp.h.
+const ETHERNET: u16 = 1;
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Octets of the longest packet that it sends.
+    pub mtu: usize,
+    /// Whether it is up, Ethernet-like, and no port of a bridge or bond (which then is what carries the addresses).
+    pub suits_rings: bool,
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The interface's number.
+    pub interface: u32,
+    /// The address.
+    pub ip: IpAddr,
+    /// The broadcast address of its network, if it has one.
+    pub broadcast: Option<Ipv4Addr>,
+}
+
+/// What this network namespace has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Links {
+    /// Interfaces, in the kernel's order.
+    pub interfaces: Vec<Interface>,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+}
+
+impl Links {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// A socket that cannot be opened, or an answer that breaks off.
+    pub fn read() -> io::Result<Self> {
+        let mut links = Self::default();
+        // The body is zeros: "any family".
+        let dump =
+            |kind, each: &mut dyn FnMut(&[u8])| netlink::dump(libc::NETLINK_ROUTE, kind, &[0; 16], each);
+        dump(libc::RTM_GETLINK, &mut |body| links.interfaces.extend(interface(body)))?;
+        dump(libc::RTM_GETADDR, &mut |body| links.addresses.extend(address(body)))?;
+        Ok(links)
+    }
+
+    /// What rings can answer of what `listeners` listen to: on every suitable interface that carries an address, the
+    /// addresses that a listener is bound to or that a wildcard takes in. Loopback addresses are the sockets' affair.
+    pub fn taken(&self, listeners: &[SocketAddr], max_packet_octets: u16) -> Taken {
+        let mut taken = Taken { max_packet_octets, ..Taken::default() };
+        for listener in listeners {
+            let served = |ip: IpAddr| {
+                listener.ip() == ip || (listener.ip().is_unspecified() && listener.is_ipv4() == ip.is_ipv4())
+            };
+            for ip in self.addresses.iter().map(|a| a.ip).filter(|ip| served(*ip) && !ip.is_loopback()) {
+                match ip {
+                    IpAddr::V4(v4) => taken.ipv4.push((v4, listener.port())),
+                    IpAddr::V6(v6) => taken.ipv6.push((v6, listener.port())),
+                }
+            }
+        }
+        taken.interfaces = self.carriers().map(|interface| interface.index).collect();
+        taken.broadcasts = self.addresses.iter().filter_map(|address| address.broadcast).collect();
+        taken.ipv4.sort_unstable();
+        taken.ipv4.dedup();
+        taken.ipv6.sort_unstable();
+        taken.ipv6.dedup();
+        taken.broadcasts.sort_unstable();
+        taken.broadcasts.dedup();
+        taken
+    }
+
+    /// The longest packet that every interface of rings sends.
+    pub fn mtu(&self) -> usize {
+        self.carriers().map(|interface| interface.mtu).min().unwrap_or(0)
+    }
+
+    /// Names of the interfaces of rings, for log lines.
+    pub fn names(&self) -> String {
+        self.carriers().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn carriers(&self) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter(|interface| {
+            interface.suits_rings && self.addresses.iter().any(|address| address.interface == interface.index)
+        })
+    }
+}
+
+/// Reads `struct ifinfomsg` and its attributes.
+fn interface(body: &[u8]) -> Option<Interface> {
+    let (kind, index, flags) = (u16_at(body, 2)?, u32_at(body, 4)?, u32_at(body, 8)?);
+    let is_up = flags & libc::IFF_UP.cast_unsigned() != 0;
+    let mut found = Interface { index, name: String::new(), mtu: 0, suits_rings: is_up && kind == ETHERNET };
+    for (kind, value) in attributes(body, 16) {
+        match kind {
+            libc::IFLA_IFNAME => {
+                let name = value.split(|octet| *octet == 0).next().unwrap_or(&[]);
+                found.name = String::from_utf8_lossy(name).into_owned();
+            }
+            libc::IFLA_MTU => found.mtu = u32_at(value, 0)? as usize,
+            libc::IFLA_MASTER => found.suits_rings = false,
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+/// Reads `struct ifaddrmsg` and its attributes.
+fn address(body: &[u8]) -> Option<Address> {
+    let interface = u32_at(body, 4)?;
+    let (mut peer, mut local, mut broadcast) = (None, None, None);
+    for (kind, value) in attributes(body, 8) {
+        match kind {
+            libc::IFA_ADDRESS => peer = ip(value),
+            libc::IFA_LOCAL => local = ip(value),
+            libc::IFA_BROADCAST => broadcast = value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets)),
+            _ => {}
+        }
+    }
+    // On a point-to-point link IFA_ADDRESS is the other end's.
+    Some(Address { interface, ip: local.or(peer)?, broadcast })
+}
+
+fn ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets).into()),
+        16 => value.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found_and_suits_no_ring() {
+        let links = Links::read().unwrap();
+        let lo = links.interfaces.iter().find(|interface| interface.name == "lo").unwrap();
+        assert!(!lo.suits_rings && lo.mtu > 0);
+        assert!(!links.taken(&["127.0.0.1:53".parse().unwrap()], 400).interfaces.contains(&lo.index));
+        assert!(links.taken(&["127.0.0.1:53".parse().unwrap()], 400).is_empty());
+    }
+
+    #[test]
+    fn a_wildcard_takes_in_every_address_of_its_family() {
+        let interface = |index, suits_rings| Interface { index, name: String::new(), mtu: 1500, suits_rings };
+        let address = |interface, ip: &str| Address { interface, ip: ip.parse().unwrap(), broadcast: None };
+        let links = Links {
+            interfaces: vec![interface(1, false), interface(2, true), interface(3, true)],
+            addresses: vec![
+                address(1, "127.0.0.1"),
+                // An anycast address on the loopback interface is asked by way of the others.
+                address(1, "198.51.100.1"),
+                address(2, "192.0.2.1"),
+                address(2, "2001:db8::1"),
+            ],
+        };
+        let taken = links.taken(&["0.0.0.0:53".parse().unwrap()], 400);
+        assert_eq!(taken.interfaces, [2]);
+        let expected: [(Ipv4Addr, u16); 2] =
+            [("192.0.2.1".parse().unwrap(), 53), ("198.51.100.1".parse().unwrap(), 53)];
+        assert_eq!(taken.ipv4, expected);
+        assert!(taken.ipv6.is_empty());
+        let taken = links.taken(&["[2001:db8::1]:5300".parse().unwrap()], 400);
+        assert_eq!(taken.ipv6, [("2001:db8::1".parse().unwrap(), 5300)]);
+    }
+}
