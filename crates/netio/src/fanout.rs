@@ -161,11 +161,11 @@ impl Fanout {
         let links = Links::read().map_err(failed("rtnetlink"))?;
         let mut config = config;
         let mut taken = links.taken(&listeners, config.size.max_packet_octets());
-        // The right is asked for first: without it, what the interfaces are like is of no interest.
-        let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
+        // Asked first: where there is nothing to take, no right is missing.
         if taken.is_empty() {
             return Err(FanoutError::NothingToTake);
         }
+        let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
         let handoff = config.exact.then(|| Handoff::load(&taken)).and_then(Result::ok);
         let switch = match handoff {
             Some(handoff) => Switch::Handoff(handoff),
@@ -280,13 +280,12 @@ impl Fanout {
             (true, Ok(handoff)) => Switch::Handoff(handoff),
             _ => classic(&taken)?,
         };
+        if self.engaged {
+            self.switch_to_sockets();
+        }
         self.taken = taken;
         self.switch = switch;
-        if let Some(set) = self.hooked.take() {
-            let fitted = set.iter().try_for_each(|socket| self.fit(socket.as_fd()));
-            self.hooked = Some(set);
-            fitted?;
-        }
+        self.hooked.iter().flatten().try_for_each(|socket| self.fit(socket.as_fd()))?;
         if self.engaged {
             self.switch_to_rings().map_err(io::Error::other)?;
         }
@@ -416,7 +415,10 @@ impl Fanout {
 
     fn close_hooked(&mut self) {
         self.past = self.stats();
-        self.hooked = None;
+        // A worker that is stalled may hold its ring for longer than this group lives: it shall take nothing any more.
+        for socket in self.hooked.take().iter().flatten() {
+            let _ = filter::attach(socket.as_fd(), &filter::nothing());
+        }
     }
 }
 

@@ -36,6 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const REVIEW_EVERY: Duration = Duration::from_millis(100);
 /// How often interfaces and addresses are looked at.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait after an engagement that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How long workers may take to give their rings back: a stalled one keeps its own until it goes on.
 const RETURN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -128,13 +130,15 @@ pub(crate) fn open(config: &Config, opened: &Opened, n_workers: usize) -> Option
     );
     match fanout {
         Ok(fanout) => Some(fanout),
-        // Nothing is wrong then, and nothing can be mended.
-        Err(error @ FanoutError::NothingToTake) => {
-            info!("{wanted}: {error}");
-            None
-        }
         Err(error) => {
-            warn!("{wanted}: {error}");
+            // Who asked for rings has something to mend, unless there is nothing that they could take.
+            let to_mend =
+                config.ingress.mode == IngressMode::Ring && !matches!(error, FanoutError::NothingToTake);
+            if to_mend {
+                warn!("{wanted}: {error}");
+            } else {
+                info!("{wanted}: {error}");
+            }
             None
         }
     }
@@ -181,6 +185,8 @@ pub(crate) struct Watch {
     thresholds: Thresholds,
     /// Whether rings answer from start to end.
     always: bool,
+    /// No engagement before.
+    not_before: Instant,
 }
 
 /// When to switch.
@@ -221,6 +227,7 @@ impl Watch {
                 release_after: config.ingress.release_after.0,
             },
             always: config.ingress.mode == IngressMode::Ring,
+            not_before: Instant::now(),
         })
     }
 
@@ -256,7 +263,7 @@ impl Watch {
                 self.refresh();
             }
             if !self.fanout.is_engaged() {
-                if let Some(reason) = self.overload() {
+                if let Some(reason) = self.overload().filter(|_| now >= self.not_before) {
                     warn!(
                         "packet fanout engaged: {reason}; queries on {} go past the host's INPUT rules until it is released",
                         self.fanout.interfaces()
@@ -322,7 +329,10 @@ impl Watch {
                 self.fanout_counters().engaged.set(1);
                 self.fanout_counters().engagements.add(1);
             }
-            Err(error) => warn!("the packet fanout cannot be engaged: {error}; sockets go on"),
+            Err(error) => {
+                self.not_before = Instant::now() + RETRY_AFTER;
+                warn!("the packet fanout cannot be engaged: {error}; sockets go on");
+            }
         }
     }
 

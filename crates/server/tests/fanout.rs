@@ -214,8 +214,9 @@ fn engages_and_releases(namespace: &Namespace) {
         let n_answers = storm(6000, 12_000);
         assert_eq!(server.sample("weir_fanout_engagements_total"), round);
         assert!(server.sample("weir_fanout_rollover_total{kind=\"all\"}") > 0);
-        // Some 300 may be lost before the fanout is engaged: what the queue of 64 KiB does not hold.
-        assert!(n_answers > 11_000, "{n_answers} of 12,000");
+        // One worker alone has time for 5,400. On a quiet machine all but some 300 are answered: what the queue of 64 KiB
+        // does not hold until the fanout is engaged.
+        assert!(n_answers > 7000, "{n_answers} of 12,000");
         server.wait_for_sample("weir_fanout_engaged", 0);
         // Sockets answer again, and the taps are out of the stack.
         let by_ring = server.sample("weir_fanout_queries_total");

@@ -13,6 +13,7 @@ use crate::setup;
 
 mod cpus;
 mod reuseport;
+mod rollover;
 pub(crate) mod sink;
 mod steering;
 mod transmit;
@@ -29,6 +30,8 @@ pub(crate) enum Experiment {
     UdpSink,
     /// Where the kernel handles a packet: no steering, RPS, RFS, the reuseport program
     Steering,
+    /// One flow too much for one worker: packet fanout with and without rollover; a storm beside ordinary clients
+    Rollover,
     /// Streams and answers with segmentation and batches on and off
     Transmit,
 }
@@ -55,6 +58,7 @@ impl Experiment {
             Experiment::Reuseport => "reuseport",
             Experiment::UdpSink => "udp_sink",
             Experiment::Steering => "steering",
+            Experiment::Rollover => "rollover",
             Experiment::Transmit => "transmit",
         }
     }
@@ -66,6 +70,7 @@ impl Experiment {
             Experiment::Reuseport => reuseport::run(bench),
             Experiment::UdpSink => udp_sink::run(bench),
             Experiment::Steering => steering::run(bench),
+            Experiment::Rollover => rollover::run(bench),
             Experiment::Transmit => transmit::run(bench),
         }
     }
