@@ -44,7 +44,11 @@ pub fn answers_for(server: SocketAddr, zone: &Name, deadline: Instant) -> bool {
     let request = Query::new(zone.clone(), 6).to_wire(1);
     while Instant::now() < deadline {
         let reply = exchange_udp(server, &request, Duration::from_millis(50));
-        if reply.ok().and_then(|r| Answer::from_wire(&r).ok()).is_some_and(|a| a.rcode() == 0 && a.id == 1) {
+        if reply
+            .ok()
+            .and_then(|r| Answer::from_wire(&r).ok())
+            .is_some_and(|a| a.rcode() == 0 && a.id == 1 && a.flags & 0x8000 != 0)
+        {
             return true;
         }
         // A port that nothing listens on yet refuses at once.
