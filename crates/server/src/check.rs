@@ -59,7 +59,7 @@ fn load_one(args: &CheckzoneArgs, origin: FoldedBuf) -> Loaded {
     load_with(&Source { origin, path: args.file.clone() }, HashSeed::random(), &options)
 }
 
-/// Writes the zone to standard output. As in [`print`], a reader that is gone is no failure.
+/// Writes the zone to standard output. As in [`mod@print`], a reader that is gone is no failure.
 fn print_zone(zone: &Zone) -> Result<(), Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match canonical::print(zone, &mut out).and_then(|()| out.flush()) {
