@@ -331,12 +331,16 @@ pub const RULES: &[Rule] = &[
         name: "addresses-from-wildcards",
         parts: &[Part::Additional, Part::Truncation],
         holds: |case| {
-            let theirs = case.theirs.additional.iter();
-            let exact: Vec<Record> = theirs.filter(|r| case.zone.exists(&r.owner)).cloned().collect();
+            // Whether their signatures fit beside them is another matter (`sibling-glue-without-room`).
+            let unsigned = |records: &[Record]| -> Vec<Record> {
+                records.iter().filter(|r| r.rtype != RRSIG).cloned().collect()
+            };
+            let mut exact = unsigned(&case.theirs.additional);
+            exact.retain(|r| case.zone.exists(&r.owner));
             matches!(case.rival, Kind::Knot | Kind::Nsd)
                 && is_referral(case.ours)
-                && exact.len() < case.theirs.additional.len()
-                && same_set(&exact, &case.ours.additional)
+                && exact.len() < unsigned(&case.theirs.additional).len()
+                && same_set(&exact, &unsigned(&case.ours.additional))
         },
     },
 ];
