@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
@@ -138,11 +140,23 @@ struct Held {
     path: PathBuf,
     /// `None` when it was never good.
     zone: Option<Arc<Zone>>,
+    /// Whether it was never tried.
+    is_loading: bool,
     /// The files of the last attempt; none when it failed, so that the next reload tries again.
     stamps: Vec<Stamp>,
 }
 
 impl Held {
+    fn unloaded(source: &Source) -> Held {
+        Held {
+            origin: source.origin,
+            path: source.path.clone(),
+            zone: None,
+            is_loading: true,
+            stamps: Vec::new(),
+        }
+    }
+
     fn is_current(&self, source: &Source) -> bool {
         self.path == source.path && !self.stamps.is_empty() && self.stamps.iter().all(Stamp::is_current)
     }
@@ -170,28 +184,12 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Loads every zone of the configuration on `n_threads` threads, the caller's among them.
+    /// Loads every zone of the configuration on `n_threads` threads.
     ///
     /// # Errors
     /// Nothing can be served: no directory, no zone, or no zone without errors.
     pub(crate) fn open(config: &Config, seed: HashSeed, n_threads: usize) -> Result<Library, Failure> {
-        let mut library =
-            Library { seed, sources: Sources::of(config), held: BTreeMap::new(), generation: 0 };
-        let Found { sources, problems, .. } = library.sources.find().map_err(Failure::new)?;
-        let mut telling = Telling::default();
-        telling.problems(&problems);
-        let n_zones = sources.len();
-        library.load_changed(sources, n_threads, &mut telling);
-        telling.finish();
-        library.generation = 1;
-        let n_broken = library.held.values().filter(|held| held.zone.is_none()).count();
-        if n_broken == n_zones {
-            return Err(Failure::new(format!(
-                "none of {n_zones} zones can be served; mend what is listed above"
-            )));
-        }
-        info!("{} zones loaded, {n_broken} broken", n_zones - n_broken);
-        Ok(library)
+        Unloaded::find(config, seed)?.load(n_threads, &mut |_| {})
     }
 
     /// Takes over other sources; the next update goes by them.
@@ -270,12 +268,9 @@ impl Library {
     /// Takes over what was loaded; yields whether it is good.
     fn take(&mut self, source: &Source, loaded: Loaded, tell: bool, telling: &mut Telling) -> bool {
         let tell_outcome = telling.findings(source, &loaded.findings);
-        let held = self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held {
-            origin: source.origin,
-            path: source.path.clone(),
-            zone: None,
-            stamps: Vec::new(),
-        });
+        let held =
+            self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held::unloaded(source));
+        held.is_loading = false;
         let origin = &held.origin;
         let Some(zone) = loaded.zone else {
             held.stamps = Vec::new();
@@ -303,7 +298,11 @@ impl Library {
     pub(crate) fn zone_set(&self) -> ZoneSet {
         let mut set = ZoneSetBuilder::new(self.seed);
         for held in self.held.values() {
-            let state = held.zone.clone().map_or(ZoneState::Broken, ZoneState::Ready);
+            let state = match &held.zone {
+                Some(zone) => ZoneState::Ready(Arc::clone(zone)),
+                None if held.is_loading => ZoneState::Loading,
+                None => ZoneState::Broken,
+            };
             set.add(held.origin, state);
         }
         set.finish(self.generation)
@@ -312,8 +311,9 @@ impl Library {
     /// Counts what is held.
     pub(crate) fn count(&self, counters: &ZoneCounters) {
         let n_ready = self.held.values().filter(|held| held.zone.is_some()).count();
+        let n_loading = self.held.values().filter(|held| held.is_loading).count();
         counters.ready.set(n_ready as u64);
-        counters.broken.set((self.held.len() - n_ready) as u64);
+        counters.broken.set((self.held.len() - n_ready - n_loading) as u64);
         counters.generation.set(self.generation);
     }
 }
@@ -323,39 +323,173 @@ pub(crate) fn n_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Loads zones on `n_threads` threads, the caller's among them; yields them in the order given. `n_done` counts them.
+/// The zones of a configuration, not loaded yet.
+#[derive(Debug)]
+pub(crate) struct Unloaded {
+    library: Library,
+    sources: Vec<Source>,
+}
+
+/// A library that is loaded has nothing left to load.
+impl From<Library> for Unloaded {
+    fn from(library: Library) -> Unloaded {
+        Unloaded { library, sources: Vec::new() }
+    }
+}
+
+impl Unloaded {
+    /// Finds the zones of the configuration.
+    ///
+    /// # Errors
+    /// No directory, or no zone.
+    pub(crate) fn find(config: &Config, seed: HashSeed) -> Result<Unloaded, Failure> {
+        let sources = Sources::of(config);
+        let found = sources.find().map_err(Failure::new)?;
+        let mut telling = Telling::default();
+        telling.problems(&found.problems);
+        telling.finish();
+        let held = found
+            .sources
+            .iter()
+            .map(|source| (source.origin.folded().octets().into(), Held::unloaded(source)))
+            .collect();
+        let library = Library { seed, sources, held, generation: 0 };
+        Ok(Unloaded { library, sources: found.sources })
+    }
+
+    /// The zones as they are held now.
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Loads the zones on `n_threads` threads; shows the library to `publish` now and then, when more zones are ready.
+    ///
+    /// # Errors
+    /// No zone is without errors.
+    pub(crate) fn load(
+        self,
+        n_threads: usize,
+        publish: &mut dyn FnMut(&Library),
+    ) -> Result<Library, Failure> {
+        let Unloaded { mut library, sources } = self;
+        if sources.is_empty() {
+            return Ok(library);
+        }
+        let mut telling = Telling::default();
+        let tell_each = sources.len() <= TOLD_ONE_BY_ONE;
+        let n_zones = sources.len();
+        let mut pace = Pace::start(n_zones);
+        load_each(&sources, library.seed, n_threads, &AtomicU64::new(0), |loaded| {
+            if let Some((number, loaded)) = loaded
+                && let Some(source) = sources.get(number)
+            {
+                library.take(source, loaded, tell_each, &mut telling);
+                pace.n_new += 1;
+            }
+            if pace.is_due() {
+                let start = Instant::now();
+                library.generation += 1;
+                publish(&library);
+                pace.published(start);
+            }
+        });
+        telling.finish();
+        library.generation += 1;
+        let n_broken = library.held.values().filter(|held| held.zone.is_none()).count();
+        if n_broken == n_zones {
+            return Err(Failure::new(format!(
+                "none of {n_zones} zones can be served; mend what is listed above"
+            )));
+        }
+        info!("{} zones loaded, {n_broken} broken", n_zones - n_broken);
+        Ok(library)
+    }
+}
+
+/// How often zones are shown that are ready before all are.
+struct Pace {
+    n_zones: usize,
+    n_done: usize,
+    n_new: usize,
+    due: Instant,
+    told: Instant,
+}
+
+impl Pace {
+    /// Zones that are ready wait at least this long for others, since the table of all zones is made anew.
+    const AT_LEAST: Duration = Duration::from_millis(200);
+    /// How often the log says how far loading is.
+    const TELL_EVERY: Duration = Duration::from_secs(5);
+
+    fn start(n_zones: usize) -> Pace {
+        let now = Instant::now();
+        Pace { n_zones, n_done: 0, n_new: 0, due: now + Pace::AT_LEAST, told: now }
+    }
+
+    fn is_due(&self) -> bool {
+        self.n_new > 0 && Instant::now() >= self.due
+    }
+
+    /// The next time is the later the longer this one took: publishing never takes more than a tenth of the time.
+    fn published(&mut self, start: Instant) {
+        let now = Instant::now();
+        self.due = now + Pace::AT_LEAST.max((now - start) * 10);
+        self.n_done += self.n_new;
+        self.n_new = 0;
+        if now - self.told >= Pace::TELL_EVERY {
+            self.told = now;
+            info!("{} of {} zones are loaded, and answer", self.n_done, self.n_zones);
+        }
+    }
+}
+
+/// Loads zones on `n_threads` threads; hands them to `each` with their number as they are done, and `None` when none was
+/// for a while. `n_done` counts them.
+fn load_each(
+    sources: &[Source],
+    seed: HashSeed,
+    n_threads: usize,
+    n_done: &AtomicU64,
+    mut each: impl FnMut(Option<(usize, Loaded)>),
+) {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::sync_channel(64);
+    std::thread::scope(|scope| {
+        for _ in 0..n_threads.clamp(1, sources.len().max(1)) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(source) = sources.get(number) else { return };
+                    if sender.send((number, load(source, seed))).is_err() {
+                        return;
+                    }
+                    n_done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(Pace::AT_LEAST) {
+                Ok(loaded) => each(Some(loaded)),
+                Err(RecvTimeoutError::Timeout) => each(None),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+}
+
+/// Loads zones on `n_threads` threads; yields them in the order given. `n_done` counts them.
 pub(crate) fn load_all(
     sources: &[Source],
     seed: HashSeed,
     n_threads: usize,
     n_done: &AtomicU64,
 ) -> Vec<Loaded> {
-    let n_threads = n_threads.min(sources.len());
-    let next = AtomicUsize::new(0);
-    let load_some = || {
-        let mut done = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(source) = sources.get(number) else { return done };
-            done.push((number, load(source, seed)));
-            n_done.fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    let mut loaded: Vec<(usize, Loaded)> = std::thread::scope(|scope| {
-        // Where no more threads are to be had, those that there are load all.
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, load_some).ok();
-        let threads: Vec<_> = (1..n_threads).filter_map(start).collect();
-        let mut loaded = load_some();
-        for thread in threads {
-            match thread.join() {
-                Ok(more) => loaded.extend(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        loaded
-    });
-    loaded.sort_by_key(|(number, _)| *number);
-    loaded.into_iter().map(|(_, loaded)| loaded).collect()
+    let mut all = Vec::with_capacity(sources.len());
+    load_each(sources, seed, n_threads, n_done, |loaded| all.extend(loaded));
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, loaded)| loaded).collect()
 }
 
 #[cfg(test)]
@@ -399,9 +533,9 @@ mod tests {
         write(&folder, "a.zone", &zone(1));
         let mut library = open(&folder, Vec::new());
         // Read again until it is old enough to tell that nothing was written while it was read.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while library.update().changed {
-            assert!(std::time::Instant::now() < deadline, "a file that does not change is unchanged at last");
+            assert!(Instant::now() < deadline, "a file that does not change is unchanged at last");
         }
         let generation = library.zone_set().generation();
         let update = library.update();

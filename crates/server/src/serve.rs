@@ -1,9 +1,9 @@
 //! `weir serve`: the order in which things start, and in which they end.
 //!
 //! Signals are caught first, so that each one finds its order kept; then sockets are opened, then rights are dropped,
-//! then threads are started (capabilities belong to threads), then zones are loaded. Queries that arrive meanwhile wait
-//! in the sockets' queues and are answered as soon as that is done. Zones that only root can read are loaded before
-//! rights are dropped, by threads that are gone when that happens.
+//! then threads are started (capabilities belong to threads), then zones are loaded. Meanwhile zones that are ready are
+//! served, and others answer SERVFAIL with the extended error "not ready". Zones that only root can read are loaded
+//! before rights are dropped, by threads that are gone when that happens.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use crate::config::{Config, User};
 use crate::counters::{Counters, WorkerCounters};
 use crate::failure::Failure;
 use crate::fanout::{self, Watch};
-use crate::library::{self, Library, Sources};
+use crate::library::{self, Library, Sources, Unloaded};
 use crate::reload::Reloader;
 use crate::responder::{ResponderConfig, SharedZones};
 use crate::worker::{Stop, Worker};
@@ -86,20 +86,23 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
-    if library.is_none() {
-        library = load_zones(&runtime, &config, seed, &mut signals.end)?;
-    }
-    let Some(library) = library else {
-        runtime.shutdown_background();
-        return Ok(());
+    let unloaded = match library {
+        Some(library) => library.into(),
+        None => Unloaded::find(&config, seed)?,
     };
-    library.count(&counters.zones);
-    let zones: SharedZones = Arc::new(ArcSwap::from_pointee(library.zone_set()));
+    unloaded.library().count(&counters.zones);
+    let zones: SharedZones = Arc::new(ArcSwap::from_pointee(unloaded.library().zone_set()));
     let limits = tcp_limits(&config, n_files);
-    let reloader =
-        Reloader::new(library, args.clone(), config.clone(), Arc::clone(&zones), Arc::clone(&counters));
     let house = House { runtime, config, counters, zones, seed, limits };
     let mut open = house.open(opened, fanout)?;
+    let library = match house.load(unloaded, &mut signals.end, &mut open.failed) {
+        Ok(Some(library)) => library,
+        other => {
+            house.close(open);
+            return other.map(drop);
+        }
+    };
+    let reloader = house.reloader(library, args);
     house.counters.set_ready(true);
     info!("ready");
     let outcome = house.run(&mut open.failed, signals, reloader);
@@ -128,17 +131,23 @@ fn load_zones(
     runtime.block_on(async {
         let loading = tokio::task::spawn_blocking(move || Library::open(&config, seed, library::n_threads()));
         tokio::select! {
-            loaded = loading => match loaded {
-                Ok(outcome) => outcome.map(Some),
-                // Neither is the runtime ending, nor does a process survive a panic.
-                Err(error) => Err(Failure::new(format!("zones cannot be loaded: {error}"))),
-            },
+            loaded = loading => loaded_or_not(loaded),
             signal = end.next() => {
                 info!("{signal}: stopped before zones were loaded");
                 Ok(None)
             }
         }
     })
+}
+
+fn loaded_or_not(
+    loaded: Result<Result<Library, Failure>, tokio::task::JoinError>,
+) -> Result<Option<Library>, Failure> {
+    match loaded {
+        Ok(outcome) => outcome.map(Some),
+        // Neither is the runtime ending, nor does a process survive a panic.
+        Err(error) => Err(Failure::new(format!("zones cannot be loaded: {error}"))),
+    }
 }
 
 /// The CPU of each worker.
@@ -320,6 +329,41 @@ impl House {
             self.runtime.spawn(Arc::clone(&service).accept(listener, is_stopping.clone(), alive.clone()));
         }
         Ok((stopping, connections))
+    }
+
+    /// Loads the zones while those that are ready are answered from; `None` when the server was told to end before
+    /// that was done.
+    fn load(
+        &self,
+        unloaded: Unloaded,
+        end: &mut EndSignals,
+        failed: &mut mpsc::UnboundedReceiver<String>,
+    ) -> Result<Option<Library>, Failure> {
+        let (zones, counters) = (Arc::clone(&self.zones), Arc::clone(&self.counters));
+        let mut publish = move |library: &Library| {
+            zones.store(Arc::new(library.zone_set()));
+            library.count(&counters.zones);
+        };
+        self.runtime.block_on(async {
+            let loading = tokio::task::spawn_blocking(move || {
+                let library = unloaded.load(library::n_threads(), &mut publish)?;
+                publish(&library);
+                Ok(library)
+            });
+            tokio::select! {
+                loaded = loading => loaded_or_not(loaded),
+                signal = end.next() => {
+                    info!("{signal}: stopped before zones were loaded");
+                    Ok(None)
+                }
+                Some(reason) = failed.recv() => Err(Failure::new(reason)),
+            }
+        })
+    }
+
+    fn reloader(&self, library: Library, args: &ServeArgs) -> Reloader {
+        let (config, zones) = (self.config.clone(), Arc::clone(&self.zones));
+        Reloader::new(library, args.clone(), config, zones, Arc::clone(&self.counters))
     }
 
     /// Waits for a signal to end, and rereads on HUP until then.

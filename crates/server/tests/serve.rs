@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use common::{A, SOA, Server, TXT, folder, until, weir, write_zone, zone};
+use weir_testkit::client::ask_udp;
 use weir_testkit::message::{Answer, Name, Query};
 use weir_testkit::process::{PATIENCE, Process};
 
@@ -418,6 +419,44 @@ fn term_while_zones_are_loaded_ends_the_server_in_order() {
     let process = Process::start("weir", &mut command);
     process
         .wait_for_line(0, |line| line.contains("is read as root now") || line.contains("workers, ingress"));
+    let (status, log) = process.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("TERM: stopped before zones were loaded"), "{log}");
+}
+
+#[test]
+fn zones_that_are_ready_are_served_while_others_load() {
+    let zones = folder();
+    write_zone(zones.path(), "a.test", &zone(1, "192.0.2.1"));
+    // Ten million records, which take seconds.
+    let records: String = (0..10).map(|n| format!("$GENERATE 1-1000000 h$-{n} A 192.0.2.1\n")).collect();
+    write_zone(zones.path(), "b.test", &(zone(1, "192.0.2.2") + &records));
+    let mut command = weir();
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "off",
+            "--user",
+            "keep",
+            "--log-format",
+            "text",
+        ])
+        .arg("--zones")
+        .arg(zones.path());
+    let process = Process::start("weir", &mut command);
+    let (_, line) = process.wait_for_line(0, |line| line.contains("listening"));
+    let server = line.split_whitespace().find_map(|word| word.rsplit(['=', '/']).next()?.parse().ok());
+    let server = server.unwrap_or_else(|| panic!("no address in {line}"));
+    let ask = |name: &str| ask_udp(server, &[Query::new(Name::from_text(name), A)]).remove(0);
+    until("the small zone answers", || ask("host.a.test").rcode() == NOERROR);
+    let loading = ask("host.b.test");
+    assert_eq!(loading.rcode(), SERVFAIL);
+    // RFC 8914 section 4.15: not ready.
+    let opt = loading.opt.map(|opt| opt.rdata).unwrap_or_default();
+    assert!(opt.is_empty() || opt.ends_with(&[0, 14]), "{opt:?}");
     let (status, log) = process.terminate();
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(log.contains("TERM: stopped before zones were loaded"), "{log}");
