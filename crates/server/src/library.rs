@@ -455,8 +455,8 @@ fn load_each(
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(64);
     std::thread::scope(|scope| {
-        for _ in 0..n_threads.clamp(1, sources.len().max(1)) {
-            let (sender, next) = (sender.clone(), &next);
+        let start = |sender: mpsc::SyncSender<_>| {
+            let next = &next;
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
@@ -466,14 +466,22 @@ fn load_each(
                     }
                     n_done.fetch_add(1, Ordering::Relaxed);
                 }
-            });
-        }
+            })
+        };
+        let n_threads = n_threads.clamp(1, sources.len().max(1));
+        let threads: Vec<_> = (0..n_threads).map(|_| start(sender.clone())).collect();
         drop(sender);
         loop {
             match receiver.recv_timeout(Pace::AT_LEAST) {
                 Ok(loaded) => each(Some(loaded)),
                 Err(RecvTimeoutError::Timeout) => each(None),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // The scope alone waits for the work only: rights are dropped when no other thread is there any more.
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
             }
         }
     });

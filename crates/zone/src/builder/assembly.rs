@@ -59,10 +59,8 @@ fn write_in_parallel(writer: &mut Writer<'_>, apex: Level, parts: Vec<Blocks>, n
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..n_threads {
-            let sender = sender.clone();
-            scope.spawn(|| work(sender));
-        }
+        let start = |sender| scope.spawn(|| work(sender));
+        let threads: Vec<_> = (0..n_threads).map(|_| start(sender.clone())).collect();
         drop(sender);
         let mut early = BTreeMap::new();
         let mut next = 0;
@@ -72,6 +70,12 @@ fn write_in_parallel(writer: &mut Writer<'_>, apex: Level, parts: Vec<Blocks>, n
                 writer.append(&mut segment);
                 lock(&spare).push(segment);
                 next += 1;
+            }
+        }
+        // The scope alone waits for the work only; callers may count on the threads being gone.
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
             }
         }
     });

@@ -1,0 +1,103 @@
+//! A bounded run of the targets without a fuzzer: a seeded mutator over the zones of the repository.
+//!
+//! `smoke [RUNS [SEED]]`. The same arguments give the same inputs.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+/// Most octets of an input.
+const MAX_LEN: usize = 64 << 10;
+/// Octets of the one large input that memory is measured with.
+const LARGE_LEN: usize = 8 << 20;
+/// Most octets of memory that an octet of input may cost.
+const MAX_FACTOR: usize = 64;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let (n_runs, seed) = (arguments.next().unwrap_or(20_000), arguments.next().unwrap_or(5));
+    let corpus = corpus();
+    let mut random = Random(seed.wrapping_mul(2).wrapping_add(1));
+    for _ in 0..n_runs {
+        weir_fuzz::zone_text(&mutated(&corpus, &mut random));
+    }
+    let before = peak_octets();
+    let mut large = Vec::with_capacity(LARGE_LEN);
+    while large.len() < LARGE_LEN {
+        large.extend(mutated(&corpus, &mut random));
+        large.push(b'\n');
+    }
+    weir_fuzz::zone_text(&large);
+    let grown = peak_octets().saturating_sub(before);
+    assert!(grown <= MAX_FACTOR * large.len(), "{} octets of input took {grown} of memory", large.len());
+    println!(
+        "{n_runs} inputs of {} zones: none was too much; {grown} octets for {}",
+        corpus.len(),
+        large.len()
+    );
+}
+
+/// The zones for tests and the examples.
+fn corpus() -> Vec<Vec<u8>> {
+    let zones = Path::new(env!("CARGO_MANIFEST_DIR")).join("../zones");
+    let mut paths = Vec::new();
+    for folder in [zones.clone(), zones.join("rules"), zones.join("golden")] {
+        let entries = std::fs::read_dir(&folder).expect("the repository has it");
+        paths.extend(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()));
+    }
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("it is readable")).collect()
+}
+
+/// An input of the corpus with some octets changed, left out, doubled, or taken from another.
+fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let mut text = corpus[random.below(corpus.len())].clone();
+    for _ in 0..1 + random.below(8) {
+        let at = random.below(text.len() + 1);
+        let end = (at + random.below(32)).min(text.len());
+        match random.below(6) {
+            0 => text.insert(at, b" \t\n\r;()\"\\$@.#0"[random.below(14)]),
+            1 => text.insert(at, random.octet()),
+            2 => drop(text.drain(at..end)),
+            3 if at < text.len() => text[at] ^= 1 << random.below(8),
+            4 => {
+                let piece = text[at..end].repeat(1 + random.below(3));
+                text.splice(at..at, piece);
+            }
+            _ => {
+                let other = &corpus[random.below(corpus.len())];
+                let from = random.below(other.len() + 1);
+                let piece = other[from..(from + random.below(200)).min(other.len())].to_vec();
+                text.splice(at..at, piece);
+            }
+        }
+    }
+    text.truncate(MAX_LEN);
+    text
+}
+
+/// The most memory that the process held at any time (proc(5), VmHWM).
+fn peak_octets() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let n_kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    n_kib.expect("Linux says so") << 10
+}
+
+/// A linear congruential generator (Knuth's MMIX constants): the same numbers everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end.max(1)
+    }
+
+    fn octet(&mut self) -> u8 {
+        self.next() as u8
+    }
+}
