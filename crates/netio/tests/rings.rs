@@ -790,8 +790,7 @@ fn the_exact_switch_loses_and_doubles_nothing() {
 #[test]
 fn the_classic_switch_loses_nothing_and_doubles_few() {
     for n_workers in [1, 8] {
-        // The median: a switch that is interrupted half-way, on a machine that has other work, doubles hundreds. On a quiet
-        // one it is below 5 with 8 listeners.
+        // The median: a switch that is interrupted half-way, on a machine that has other work, doubles hundreds.
         assert!(outcome(n_workers, false).doubled[500] < 10);
     }
 }
