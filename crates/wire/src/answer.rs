@@ -161,11 +161,6 @@ impl<'b> Answer<'b> {
         self.flags |= flag;
     }
 
-    /// Whether one of [`Flags`]' bits is set.
-    pub fn has_flag(&self, flag: u16) -> bool {
-        self.flags & flag != 0
-    }
-
     /// Sets the response code.
     pub fn set_rcode(&mut self, rcode: Rcode) {
         self.rcode = rcode;

@@ -465,9 +465,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that leads nowhere.
-    pub const NONE: Link = Link { node: 0, name_at: 0 };
-
     /// Whether both name the same node of the same zone.
     pub fn is_same_host(&self, other: &Link) -> bool {
         self.node == other.node
