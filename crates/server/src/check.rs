@@ -10,7 +10,7 @@ use weir_zone::diagnostic::Diagnostic;
 use weir_zone::{Zone, canonical};
 
 use crate::cli::{CheckconfArgs, CheckzoneArgs, ServeArgs};
-use crate::config::{self, Config, Mistake, ZoneName};
+use crate::config::{self, Checks, Config, Mistake, ZoneName};
 use crate::failure::Failure;
 use crate::fanout;
 use crate::library::{self, Found, Loaded, Source, Sources, load_all, load_from_stdin, load_with, n_threads};
@@ -47,7 +47,9 @@ fn tell(finding: &Diagnostic) {
 }
 
 fn load_one(args: &CheckzoneArgs, origin: FoldedBuf) -> Loaded {
-    let mut options = library::options();
+    let default = Checks::default();
+    let max_nsec3_iterations = args.max_nsec3_iterations.unwrap_or(default.max_nsec3_iterations);
+    let mut options = library::options(&Checks { max_nsec3_iterations });
     options.strict = args.strict;
     if args.file == Path::new("-") {
         return load_from_stdin(&origin, HashSeed::random(), &options);
@@ -188,6 +190,7 @@ fn read_config(args: &CheckconfArgs) -> Result<Config, Vec<Mistake>> {
 }
 
 fn check_zones(sources: &Sources, report: &mut Report) {
+    let checks = sources.checks();
     let Found { sources, problems, .. } = match sources.find() {
         Ok(found) => found,
         Err(problem) => return report.errors.push(problem.into()),
@@ -195,7 +198,8 @@ fn check_zones(sources: &Sources, report: &mut Report) {
     report.errors.extend(problems.into_iter().map(Line::from));
     let n_done = Arc::default();
     let _progress = Progress::start(sources.len() as u64, "zones", &n_done);
-    for (source, loaded) in sources.iter().zip(load_all(&sources, HashSeed::random(), n_threads(), &n_done)) {
+    let all_loaded = load_all(&sources, HashSeed::random(), checks, n_threads(), &n_done);
+    for (source, loaded) in sources.iter().zip(all_loaded) {
         report.add(source, &loaded);
     }
 }

@@ -174,6 +174,10 @@ pub(crate) struct CheckzoneArgs {
     #[arg(long, env = "WEIR_STRICT", value_parser = BoolishValueParser::new())]
     pub(crate) strict: bool,
 
+    /// Most NSEC3 iterations that the zone may have, as `checks.max_nsec3_iterations` of the server [default: 500]
+    #[arg(long, value_name = "N", env = "WEIR_MAX_NSEC3_ITERATIONS")]
+    pub(crate) max_nsec3_iterations: Option<u16>,
+
     /// Report as one JSON object on standard output
     #[arg(long, env = "WEIR_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,

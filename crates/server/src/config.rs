@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
+use weir_zone::checks::Limits;
 
 mod answers;
 mod ingress;
@@ -40,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) edns: Edns,
     /// DNS cookies (RFC 7873).
     pub(crate) cookies: Cookies,
+    /// What keeps a zone from being served.
+    pub(crate) checks: Checks,
     /// The answer cache.
     pub(crate) cache: Cache,
     /// The way of UDP queries to the workers.
@@ -89,6 +92,22 @@ impl Default for Server {
             version: None,
             hostname: None,
         }
+    }
+}
+
+/// Section `[checks]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Checks {
+    /// Most iterations of NSEC3 that a zone may have (RFC 9276 section 3.2): each costs a hash for each name that does
+    /// not exist.
+    #[serde(deserialize_with = "iterations")]
+    pub(crate) max_nsec3_iterations: u16,
+}
+
+impl Default for Checks {
+    fn default() -> Checks {
+        Checks { max_nsec3_iterations: Limits::default().max_iterations }
     }
 }
 
@@ -194,6 +213,11 @@ fn workers_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(count)
 }
 
+/// Reads a number of iterations, of which NSEC3 has 16 bits (RFC 5155 section 3.1.3).
+fn iterations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    u16::deserialize(deserializer).map_err(|_| de::Error::custom("write a number from 0 to 65535"))
+}
+
 /// Reads addresses, at least one: a server that nobody can ask is a mistake.
 fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<ListenAddress>>, D::Error> {
     let addresses = Vec::<ListenAddress>::deserialize(deserializer)?;
@@ -265,17 +289,33 @@ impl Config {
             ("server.workers", self.server.workers != new.server.workers),
             ("server.metrics", self.server.metrics != new.server.metrics),
             ("server.user", self.server.user != new.server.user),
-            ("server.version", self.server.version != new.server.version),
-            ("server.hostname", self.server.hostname != new.server.hostname),
-            ("answers", self.answers != new.answers),
-            ("edns", self.edns != new.edns),
-            ("cookies", self.cookies != new.cookies),
             ("cache", self.cache != new.cache),
             ("ingress", self.ingress != new.ingress),
             ("tcp", self.tcp != new.tcp),
             ("log", self.log != new.log),
         ];
         sections.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+    }
+
+    /// Takes over from `new` what needs no restart: where zones come from, what they are checked for, and what shapes
+    /// answers. Yields the keys of the last kind that were changed.
+    pub(crate) fn take_over(&mut self, new: &Config) -> Vec<&'static str> {
+        fn take<T: Clone + PartialEq>(key: &'static str, to: &mut T, from: &T) -> Option<&'static str> {
+            let changed = to != from;
+            to.clone_from(from);
+            changed.then_some(key)
+        }
+        self.server.zones.clone_from(&new.server.zones);
+        self.zone.clone_from(&new.zone);
+        self.checks = new.checks;
+        let changed = [
+            take("server.version", &mut self.server.version, &new.server.version),
+            take("server.hostname", &mut self.server.hostname, &new.server.hostname),
+            take("answers", &mut self.answers, &new.answers),
+            take("edns", &mut self.edns, &new.edns),
+            take("cookies", &mut self.cookies, &new.cookies),
+        ];
+        changed.into_iter().flatten().collect()
     }
 
     /// Makes paths of the file relative to the folder that the file is in.
@@ -340,6 +380,7 @@ mod tests {
             ("answers.follow_across_zones", default.answers.follow_across_zones.to_string()),
             ("cookies.enabled", default.cookies.enabled.to_string()),
             ("cookies.required", default.cookies.required.to_string()),
+            ("checks.max_nsec3_iterations", default.checks.max_nsec3_iterations.to_string()),
             ("cache.size", format!("\"{}\"", default.cache.size)),
             ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
             ("ingress.mode", format!("\"{}\"", default.ingress.mode.word())),
@@ -385,5 +426,25 @@ mod tests {
         new.log.level = Level::Debug;
         new.server.workers = NonZeroUsize::new(7);
         assert_eq!(old.changed_until_restart(&new), ["server.workers", "log"]);
+    }
+
+    #[test]
+    fn what_shapes_answers_is_taken_over_and_what_needs_a_restart_is_not() {
+        let (mut running, mut new) = (Config::default(), Config::default());
+        new.server.zones = Some(PathBuf::from("elsewhere"));
+        new.checks.max_nsec3_iterations = 0;
+        assert!(running.take_over(&new).is_empty(), "answers of the same zones are the same");
+        assert_eq!(running, new);
+        new.cookies.required = true;
+        new.answers.rotate = true;
+        new.tcp.idle_timeout = Span(Duration::from_secs(1));
+        assert_eq!(running.take_over(&new), ["answers", "cookies"]);
+        assert!(running.take_over(&new).is_empty(), "once");
+        assert_eq!(running.changed_until_restart(&new), ["tcp"]);
+        assert_eq!(
+            running.policy().tcp_keepalive,
+            100,
+            "connections are kept for as long as they were at the start"
+        );
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use self::read::{Loaded, load, load_from_stdin, load_with, options};
 
 use self::read::Stamp;
 use self::tell::{TOLD_ONE_BY_ONE, Telling};
-use crate::config::{Config, ZoneEntry};
+use crate::config::{Checks, Config, ZoneEntry};
 use crate::counters::ZoneCounters;
 use crate::failure::Failure;
 
@@ -33,6 +33,7 @@ use crate::failure::Failure;
 pub(crate) struct Sources {
     directory: Option<PathBuf>,
     entries: Vec<ZoneEntry>,
+    checks: Checks,
 }
 
 /// A zone's name and its file.
@@ -58,7 +59,16 @@ pub(crate) struct Found {
 impl Sources {
     /// The zone directory and the zones named one by one.
     pub(crate) fn of(config: &Config) -> Sources {
-        Sources { directory: config.server.zones.clone(), entries: config.zone.clone() }
+        Sources {
+            directory: config.server.zones.clone(),
+            entries: config.zone.clone(),
+            checks: config.checks,
+        }
+    }
+
+    /// What the zones are checked for.
+    pub(crate) fn checks(&self) -> &Checks {
+        &self.checks
     }
 
     /// Every zone there is.
@@ -194,6 +204,10 @@ impl Library {
 
     /// Takes over other sources; the next update goes by them.
     pub(crate) fn set_sources(&mut self, sources: Sources) {
+        if sources.checks != self.sources.checks {
+            // What was good may be bad now, and the reverse: all files are read again.
+            self.held.values_mut().for_each(|held| held.stamps.clear());
+        }
         self.sources = sources;
     }
 
@@ -254,7 +268,8 @@ impl Library {
         let changed: Vec<Source> = sources.into_iter().filter(|source| !is_current(source)).collect();
         let tell_each = changed.len() <= TOLD_ONE_BY_ONE;
         let (mut n_loaded, mut n_bad) = (0, 0);
-        let all_loaded = load_all(&changed, self.seed, n_threads, &AtomicU64::new(0));
+        let checks = self.sources.checks;
+        let all_loaded = load_all(&changed, self.seed, &checks, n_threads, &AtomicU64::new(0));
         for (source, loaded) in changed.iter().zip(all_loaded) {
             if self.take(source, loaded, tell_each, telling) {
                 n_loaded += 1;
@@ -292,6 +307,11 @@ impl Library {
         held.path.clone_from(&source.path);
         held.stamps = loaded.stamps;
         true
+    }
+
+    /// Makes the next zone set another one for caches, though its zones be the same.
+    pub(crate) fn start_generation(&mut self) {
+        self.generation += 1;
     }
 
     /// The zones as they are held now.
@@ -379,7 +399,8 @@ impl Unloaded {
         let tell_each = sources.len() <= TOLD_ONE_BY_ONE;
         let n_zones = sources.len();
         let mut pace = Pace::start(n_zones);
-        load_each(&sources, library.seed, n_threads, &AtomicU64::new(0), |loaded| {
+        let checks = library.sources.checks;
+        load_each(&sources, library.seed, &checks, n_threads, &AtomicU64::new(0), |loaded| {
             if let Some((number, loaded)) = loaded
                 && let Some(source) = sources.get(number)
             {
@@ -448,6 +469,7 @@ impl Pace {
 fn load_each(
     sources: &[Source],
     seed: HashSeed,
+    checks: &Checks,
     n_threads: usize,
     n_done: &AtomicU64,
     mut each: impl FnMut(Option<(usize, Loaded)>),
@@ -461,7 +483,7 @@ fn load_each(
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(source) = sources.get(number) else { return };
-                    if sender.send((number, load(source, seed))).is_err() {
+                    if sender.send((number, load(source, seed, checks))).is_err() {
                         return;
                     }
                     n_done.fetch_add(1, Ordering::Relaxed);
@@ -491,11 +513,12 @@ fn load_each(
 pub(crate) fn load_all(
     sources: &[Source],
     seed: HashSeed,
+    checks: &Checks,
     n_threads: usize,
     n_done: &AtomicU64,
 ) -> Vec<Loaded> {
     let mut all = Vec::with_capacity(sources.len());
-    load_each(sources, seed, n_threads, n_done, |loaded| all.extend(loaded));
+    load_each(sources, seed, checks, n_threads, n_done, |loaded| all.extend(loaded));
     all.sort_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, loaded)| loaded).collect()
 }
@@ -611,7 +634,7 @@ mod tests {
                 path: write(&folder, &format!("z{n}.zone"), &zone(n)),
             })
             .collect();
-        let loaded = load_all(&sources, SEED, 4, &AtomicU64::new(0));
+        let loaded = load_all(&sources, SEED, &Checks::default(), 4, &AtomicU64::new(0));
         let serials = loaded.iter().map(|loaded| loaded.zone.as_ref().map(|zone| zone.serial()));
         assert!(serials.eq((0..50).map(Some)));
     }

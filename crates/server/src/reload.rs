@@ -1,4 +1,4 @@
-//! HUP: reads the configuration and changed zones again, beside what is served, and swaps.
+//! HUP: reads the configuration and changed zones again, beside what is served, and swaps both at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::library::{Library, Sources};
-use crate::responder::{SharedZones, Zones};
+use crate::responder::{Serving, SharedServing};
 
 /// How long a reload waits for workers to let go of the zones that it replaced: they hold them for a batch, which is
 /// over in milliseconds. What is held for longer is looked at again by the next reload.
@@ -24,7 +24,7 @@ pub(crate) struct Reloader {
     args: ServeArgs,
     /// The configuration that runs.
     config: Config,
-    zones: SharedZones,
+    serving: SharedServing,
     retired: Retired,
     counters: Arc<Counters>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Reloader {
 /// Whoever drops the last reference frees them, which takes long for large zones: it must be no worker, in the middle
 /// of a batch.
 #[derive(Default)]
-struct Retired(Vec<Arc<Zones>>);
+struct Retired(Vec<Arc<Serving>>);
 
 impl Retired {
     /// Frees what nobody else holds; yields whether that is all of it.
@@ -42,7 +42,7 @@ impl Retired {
         // No one can come by a new reference: what is held here alone stays so.
         self.0 = std::mem::take(&mut self.0)
             .into_iter()
-            .filter_map(|zones| Arc::try_unwrap(zones).err())
+            .filter_map(|serving| Arc::try_unwrap(serving).err())
             .collect();
         self.0.is_empty()
     }
@@ -56,15 +56,15 @@ impl Retired {
 }
 
 impl Reloader {
-    /// Rereads what `args` name into `library`, and shows the result in `zones`.
+    /// Rereads what `args` name into `library`, and shows the result in `serving`.
     pub(crate) fn new(
         library: Library,
         args: ServeArgs,
         config: Config,
-        zones: SharedZones,
+        serving: SharedServing,
         counters: Arc<Counters>,
     ) -> Reloader {
-        Reloader { library, args, config, zones, retired: Retired::default(), counters }
+        Reloader { library, args, config, serving, retired: Retired::default(), counters }
     }
 
     /// Reloads on each signal; signals that come during a reload count as one.
@@ -85,10 +85,17 @@ impl Reloader {
     }
 
     fn reload(&mut self) {
-        let config_is_good = self.reread_config();
+        let (config_is_good, answers_change) = match self.reread_config() {
+            Some(answers_change) => (true, answers_change),
+            None => (false, false),
+        };
         let outcome = self.library.update();
-        if outcome.changed {
-            self.retired.0.push(self.zones.swap(Arc::new(self.library.zone_set())));
+        if answers_change {
+            self.library.start_generation();
+        }
+        if outcome.changed || answers_change {
+            let serving = Serving { zones: self.library.zone_set(), policy: self.config.policy() };
+            self.retired.0.push(self.serving.swap(Arc::new(serving)));
         }
         self.library.count(&self.counters.zones);
         let all_is_good = config_is_good && outcome.n_problems == 0;
@@ -99,22 +106,27 @@ impl Reloader {
         self.retired.free_until(Instant::now() + LETTING_GO);
     }
 
-    /// Takes over the zones that the configuration names now; yields whether it could be read.
-    fn reread_config(&mut self) -> bool {
+    /// Takes over what the configuration says now, as far as that needs no restart; yields whether it changes answers, or
+    /// `None` when it could not be read.
+    fn reread_config(&mut self) -> Option<bool> {
         match self.config.reread(&self.args) {
             Ok(new) => {
                 for key in self.config.changed_until_restart(&new) {
                     warn!("{key} was changed: it takes effect when weir is started anew");
                 }
-                self.library.set_sources(Sources::of(&new));
-                true
+                let in_force = self.config.take_over(&new);
+                for key in &in_force {
+                    info!("{key} was changed: it is in force from now on");
+                }
+                self.library.set_sources(Sources::of(&self.config));
+                Some(!in_force.is_empty())
             }
             Err(mistakes) => {
                 for mistake in mistakes {
                     error!("{mistake}");
                 }
                 error!("the configuration is bad: the old one stays");
-                false
+                None
             }
         }
     }
@@ -124,11 +136,13 @@ impl Reloader {
 mod tests {
     use super::*;
     use arc_swap::ArcSwap;
+    use weir_authority::{Policy, ZoneSet};
     use weir_wire::name::HashSeed;
 
     #[test]
     fn zones_that_were_replaced_are_freed_by_the_reload_and_not_by_who_answers_from_them() {
-        let empty = || Arc::new(Zones::empty(HashSeed::fixed()));
+        let empty =
+            || Arc::new(Serving { zones: ZoneSet::empty(HashSeed::fixed()), policy: Policy::default() });
         let served = ArcSwap::new(empty());
         let mut retired = Retired::default();
         let answering = served.load();

@@ -14,10 +14,17 @@ use crate::cache::{Asked, Cache};
 use crate::config::Config;
 use crate::counters::AnswerCounters;
 
-/// What is answered from.
-pub(crate) type Zones = ZoneSet;
-/// The zones of the moment: taken without a lock, replaced as a whole.
-pub(crate) type SharedZones = Arc<ArcSwap<Zones>>;
+/// What is answered from, and by which settings.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    /// The zones.
+    pub(crate) zones: ZoneSet,
+    /// What the operator decided. Another policy comes with another generation of the zones, by which the cache goes.
+    pub(crate) policy: Policy,
+}
+
+/// What is served at the moment: taken without a lock, replaced as a whole.
+pub(crate) type SharedServing = Arc<ArcSwap<Serving>>;
 
 /// Where a message came from and when.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +47,6 @@ pub(crate) fn seconds_now() -> u32 {
 #[derive(Clone, Debug)]
 pub(crate) struct ResponderConfig {
     transport: Transport,
-    policy: Policy,
     seed: HashSeed,
     cache_octets: u64,
 }
@@ -49,20 +55,19 @@ impl ResponderConfig {
     /// For one of `n_workers` UDP workers, with its share of the cache.
     pub(crate) fn udp(config: &Config, seed: HashSeed, n_workers: usize) -> ResponderConfig {
         let cache_octets = config.cache.size.0 / (n_workers.max(1) as u64);
-        ResponderConfig { transport: Transport::Udp, policy: config.policy(), seed, cache_octets }
+        ResponderConfig { transport: Transport::Udp, seed, cache_octets }
     }
 
     /// For a thread that answers over TCP. It has no cache: beside the system calls of a connection, what a cached
     /// answer saves is nothing.
-    pub(crate) fn tcp(config: &Config, seed: HashSeed) -> ResponderConfig {
-        ResponderConfig { transport: Transport::Tcp, policy: config.policy(), seed, cache_octets: 0 }
+    pub(crate) fn tcp(seed: HashSeed) -> ResponderConfig {
+        ResponderConfig { transport: Transport::Tcp, seed, cache_octets: 0 }
     }
 }
 
 /// Answers messages for one thread, in memory that is made once.
 pub(crate) struct Responder {
     transport: Transport,
-    policy: Policy,
     scratch: Scratch,
     cache: Option<Cache>,
 }
@@ -72,7 +77,6 @@ impl Responder {
     pub(crate) fn new(config: &ResponderConfig) -> Responder {
         Responder {
             transport: config.transport,
-            policy: config.policy.clone(),
             scratch: Scratch::new(config.seed),
             cache: (config.cache_octets > 0).then(|| Cache::new(config.cache_octets)),
         }
@@ -84,12 +88,13 @@ impl Responder {
         &mut self,
         message: &[u8],
         arrival: Arrival,
-        zones: &Zones,
+        serving: &Serving,
         out: &mut [u8],
         counters: &AnswerCounters,
     ) -> usize {
         counters.queries.add(1);
-        let Responder { transport, policy, scratch, cache } = self;
+        let Serving { zones, policy } = serving;
+        let Responder { transport, scratch, cache } = self;
         let context = Context { transport: *transport, policy, client: arrival.client, now: arrival.now };
         let answered = match weir_authority::receive(message, &context, scratch, out) {
             Received::Silence => {
@@ -129,7 +134,7 @@ fn look_up(
     context: &Context<'_>,
     scratch: &mut Scratch,
     cache: Option<&Cache>,
-    zones: &Zones,
+    zones: &ZoneSet,
     out: &mut [u8],
     counters: &AnswerCounters,
 ) -> Option<Answered> {

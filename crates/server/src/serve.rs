@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::fanout::{self, Watch};
 use crate::library::{self, Library, Sources, Unloaded};
 use crate::reload::Reloader;
-use crate::responder::{ResponderConfig, SharedZones};
+use crate::responder::{ResponderConfig, Serving, SharedServing};
 use crate::worker::{Stop, Worker};
 use crate::{http, listen, log, tcp};
 
@@ -91,9 +91,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         None => Unloaded::find(&config, seed)?,
     };
     unloaded.library().count(&counters.zones);
-    let zones: SharedZones = Arc::new(ArcSwap::from_pointee(unloaded.library().zone_set()));
+    let serving = Serving { zones: unloaded.library().zone_set(), policy: config.policy() };
+    let serving: SharedServing = Arc::new(ArcSwap::from_pointee(serving));
     let limits = tcp_limits(&config, n_files);
-    let house = House { runtime, config, counters, zones, seed, limits };
+    let house = House { runtime, config, counters, serving, seed, limits };
     let mut open = house.open(opened, fanout)?;
     let library = match house.load(unloaded, &mut signals.end, &mut open.failed) {
         Ok(Some(library)) => library,
@@ -250,7 +251,7 @@ struct House {
     runtime: Runtime,
     config: Config,
     counters: Arc<Counters>,
-    zones: SharedZones,
+    serving: SharedServing,
     seed: HashSeed,
     limits: tcp::Limits,
 }
@@ -291,7 +292,7 @@ impl House {
             number,
             sockets,
             responder: ResponderConfig::udp(&self.config, self.seed, n_shards),
-            zones: Arc::clone(&self.zones),
+            serving: Arc::clone(&self.serving),
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(&stop),
             door: doors.as_ref().and_then(|doors| doors.get(number)).map(Arc::clone),
@@ -314,9 +315,9 @@ impl House {
         &self,
         listeners: Vec<std::net::TcpListener>,
     ) -> Result<(watch::Sender<bool>, mpsc::Receiver<()>), Failure> {
-        let responder = ResponderConfig::tcp(&self.config, self.seed);
+        let responder = ResponderConfig::tcp(self.seed);
         let service =
-            tcp::Service::new(self.limits, responder, Arc::clone(&self.zones), Arc::clone(&self.counters));
+            tcp::Service::new(self.limits, responder, Arc::clone(&self.serving), Arc::clone(&self.counters));
         let (stopping, is_stopping) = watch::channel(false);
         let (alive, connections) = mpsc::channel(1);
         let _in_runtime = self.runtime.enter();
@@ -339,9 +340,10 @@ impl House {
         end: &mut EndSignals,
         failed: &mut mpsc::UnboundedReceiver<String>,
     ) -> Result<Option<Library>, Failure> {
-        let (zones, counters) = (Arc::clone(&self.zones), Arc::clone(&self.counters));
+        let (serving, counters) = (Arc::clone(&self.serving), Arc::clone(&self.counters));
+        let policy = self.config.policy();
         let mut publish = move |library: &Library| {
-            zones.store(Arc::new(library.zone_set()));
+            serving.store(Arc::new(Serving { zones: library.zone_set(), policy: policy.clone() }));
             library.count(&counters.zones);
         };
         self.runtime.block_on(async {
@@ -362,8 +364,8 @@ impl House {
     }
 
     fn reloader(&self, library: Library, args: &ServeArgs) -> Reloader {
-        let (config, zones) = (self.config.clone(), Arc::clone(&self.zones));
-        Reloader::new(library, args.clone(), config, zones, Arc::clone(&self.counters))
+        let (config, serving) = (self.config.clone(), Arc::clone(&self.serving));
+        Reloader::new(library, args.clone(), config, serving, Arc::clone(&self.counters))
     }
 
     /// Waits for a signal to end, and rereads on HUP until then.

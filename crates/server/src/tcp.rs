@@ -27,7 +27,7 @@ use self::leave::Reason;
 use self::turn::{Backlog, Buffers, Context, Turn};
 use crate::counters::Counters;
 use crate::log::Seldom;
-use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
+use crate::responder::{Arrival, Responder, ResponderConfig, SharedServing, seconds_now};
 
 /// Octets that all connections together may hold over for slow clients, beside the first few of each.
 const BACKLOG_BUDGET_OCTETS: usize = 64 << 20;
@@ -53,7 +53,7 @@ pub(crate) struct Limits {
 pub(crate) struct Service {
     limits: Limits,
     responder: ResponderConfig,
-    zones: SharedZones,
+    serving: SharedServing,
     counters: Arc<Counters>,
     connections: Arc<ConnectionTable>,
     budget: Arc<Budget>,
@@ -70,11 +70,11 @@ thread_local! {
 }
 
 impl Service {
-    /// A service that answers from `zones`.
+    /// A service that answers from what is `serving`.
     pub(crate) fn new(
         limits: Limits,
         responder: ResponderConfig,
-        zones: SharedZones,
+        serving: SharedServing,
         counters: Arc<Counters>,
     ) -> Arc<Service> {
         let connections = ConnectionTable::new(limits.max_connections);
@@ -82,7 +82,7 @@ impl Service {
         Arc::new(Service {
             limits,
             responder,
-            zones,
+            serving,
             counters,
             connections,
             budget,
@@ -249,8 +249,8 @@ impl Service {
             // A connection without a peer any more is found out by the first read.
             let Ok(peer) = stream.peer_addr() else { return Turn::Failed };
             let arrival = Arrival { client: peer.ip(), now: seconds_now() };
-            let zones = &self.zones.load();
-            let context = Context { arrival, zones, counters, note_queries: &note_queries };
+            let serving = &self.serving.load();
+            let context = Context { arrival, serving, counters, note_queries: &note_queries };
             buffers.turn(stream, backlog, &context)
         })
     }

@@ -23,7 +23,7 @@ use crate::counters::{Counters, WorkerCounters};
 use crate::fanout::{Door, Message};
 use crate::log::Seldom;
 use crate::pace::Pace;
-use crate::responder::{Arrival, Responder, ResponderConfig, SharedZones, seconds_now};
+use crate::responder::{Arrival, Responder, ResponderConfig, SharedServing, seconds_now};
 
 /// The longest sleep without a query: how late a worker may notice that it has to stop.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -73,7 +73,7 @@ pub(crate) struct Worker {
     /// How it answers.
     pub(crate) responder: ResponderConfig,
     /// What it answers from.
-    pub(crate) zones: SharedZones,
+    pub(crate) serving: SharedServing,
     /// What it counts.
     pub(crate) counters: Arc<Counters>,
     /// When it ends.
@@ -101,7 +101,7 @@ impl Worker {
             ingress: Ingress::new(self.sockets, &self.stop.wake, interval)?,
             batch: Batch::new(BatchConfig { capacity: pace.batch_capacity(batch.capacity), ..batch }),
             responder: Responder::new(&self.responder),
-            zones: &self.zones,
+            serving: &self.serving,
             counters,
             pace,
         };
@@ -130,7 +130,7 @@ struct Round<'w> {
     ingress: Ingress,
     batch: Batch,
     responder: Responder,
-    zones: &'w SharedZones,
+    serving: &'w SharedServing,
     counters: &'w WorkerCounters,
     pace: Pace,
 }
@@ -202,7 +202,7 @@ impl Round<'_> {
     }
 
     fn answer_all(&mut self, n_queries: usize) {
-        let zones = self.zones.load();
+        let serving = self.serving.load();
         let now = seconds_now();
         for i in 0..n_queries {
             let exchange = self.batch.exchange(i);
@@ -215,7 +215,8 @@ impl Round<'_> {
             }
             let arrival = Arrival { client: exchange.peer.ip(), now };
             let counters = &self.counters.answers;
-            let n_octets = self.responder.answer(exchange.query, arrival, &zones, exchange.answer, counters);
+            let n_octets =
+                self.responder.answer(exchange.query, arrival, &serving, exchange.answer, counters);
             self.batch.answer(i, n_octets);
         }
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use common::{SOA, Server, TXT, folder, weir, write_zone, zone};
@@ -43,17 +44,22 @@ fn option(answer: &Answer, wanted: u16) -> Option<Vec<u8>> {
     None
 }
 
+/// A server of example.com with this configuration besides.
+fn serve(place: &Path, config: &str) -> Server {
+    write_zone(place, "example.com", &zone(1, "192.0.2.1"));
+    let file = place.join("weir.toml");
+    fs::write(&file, config).unwrap();
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&file);
+    Server::serve_command(command, &[])
+}
+
 #[test]
 fn settings_of_answers_reach_clients_over_udp_and_tcp() {
     let place = folder();
-    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
-    let config = place.path().join("weir.toml");
     let text = "[server]\nzones = \".\"\nversion = \"1\"\n[edns]\nnsid = \"ams-1\"\nudp_payload_v4 = 1400\n\
                 [answers]\nminimal = false\n[tcp]\nidle_timeout = \"3s\"\n";
-    fs::write(&config, text).unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let server = serve(place.path(), text);
 
     let packet = with_options(&[(NSID, b""), (COOKIE, &[7; 8]), (KEEPALIVE, b"")]);
     let over_udp = client::exchange_udp(server.address, &packet, SOON).unwrap();
@@ -77,5 +83,71 @@ fn settings_of_answers_reach_clients_over_udp_and_tcp() {
     *version.last_mut().unwrap() = 3;
     let answer = client::exchange_udp(server.address, &version, SOON).unwrap();
     assert_eq!(Answer::from_wire(&answer).unwrap().answer[0].rdata, b"\x011");
+    server.stop();
+}
+
+#[test]
+fn cookie_secrets_are_exchanged_without_a_restart_and_without_a_query_lost() {
+    const OLD: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf\n";
+    const NEW: &str = "445536bcd2513298075a5d379663c962\n";
+    const BADCOOKIE: u16 = 23;
+    let place = folder();
+    let write = |secrets: &[&str]| fs::write(place.path().join("secrets"), secrets.concat()).unwrap();
+    write(&[OLD]);
+    let config = "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\nrequired = true\n";
+    let server = serve(place.path(), config);
+    let ask = |cookie: &[u8]| {
+        let octets = client::exchange_udp(server.address, &with_options(&[(COOKIE, cookie)]), SOON).unwrap();
+        Answer::from_wire(&octets).unwrap()
+    };
+    let is_good = |cookie: &[u8]| match ask(cookie).rcode() {
+        0 => true,
+        BADCOOKIE => false,
+        other => panic!("response code {other}"),
+    };
+    let exchange_for = |secrets: &[&str]| {
+        write(secrets);
+        let log = server.reload();
+        assert!(log.contains("cookies was changed: it is in force") && !log.contains("445536"), "{log}");
+    };
+
+    let old = option(&ask(&[7; 8]), COOKIE).unwrap();
+    let n_asked = std::thread::scope(|scope| {
+        let exchanging = scope.spawn(|| [[OLD, NEW], [NEW, OLD]].iter().for_each(|both| exchange_for(both)));
+        let mut n_asked = 0;
+        while !exchanging.is_finished() {
+            assert!(is_good(&old), "the old cookie is good at any moment");
+            n_asked += 1;
+        }
+        n_asked
+    });
+    assert!(n_asked > 2);
+    let new = option(&ask(&[7; 8]), COOKIE).unwrap();
+    let over_tcp = client::exchange_tcp(server.address, &with_options(&[(COOKIE, &[7; 8])]), SOON).unwrap();
+    let new_over_tcp = option(&Answer::from_wire(&over_tcp).unwrap(), COOKIE).unwrap();
+    exchange_for(&[NEW]);
+    assert!(is_good(&new) && is_good(&new_over_tcp), "cookies were made with the new secret");
+    assert!(!is_good(&old), "the old secret is gone");
+    server.stop();
+}
+
+#[test]
+fn settings_of_answers_are_in_force_after_a_reload() {
+    let place = folder();
+    let text = "[server]\nzones = \".\"\n";
+    let server = serve(place.path(), text);
+    let ask = || {
+        let octets = client::exchange_udp(server.address, &with_options(&[(NSID, b"")]), SOON).unwrap();
+        Answer::from_wire(&octets).unwrap()
+    };
+    assert!(option(&ask(), NSID).is_none() && ask().authority.is_empty());
+    let new = format!("{text}[edns]\nnsid = \"ams-1\"\n[answers]\nminimal = false\n");
+    fs::write(place.path().join("weir.toml"), &new).unwrap();
+    server.reload();
+    assert_eq!(option(&ask(), NSID).as_deref(), Some(&b"ams-1"[..]));
+    assert!(!ask().authority.is_empty(), "full answers name the servers");
+    fs::write(place.path().join("weir.toml"), format!("{text}[edns]\nnsid = 7\n")).unwrap();
+    server.reload();
+    assert!(option(&ask(), NSID).is_some(), "a bad configuration changes nothing");
     server.stop();
 }

@@ -293,3 +293,25 @@ fn checkzone_prints_a_zone_that_prints_the_same_again() {
     let again = run(weir().args(["checkzone", "--print", "example.com"]).arg(&again));
     assert_eq!(again.stdout, printed.stdout);
 }
+
+#[test]
+fn more_nsec3_iterations_than_the_limit_are_an_error_and_the_limit_is_a_setting() {
+    let place = folder();
+    let file = write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "@ NSEC3PARAM 1 0 100 -\n"));
+    let check = |more: &[&str]| run(weir().arg("checkzone").args(more).arg("example.com").arg(&file));
+    let too_many = |ran: &Ran| ran.stderr.contains("there are too many NSEC3 iterations");
+    let ran = check(&[]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("warning") && !too_many(&ran), "{}", ran.stderr);
+    assert_eq!(check(&["--max-nsec3-iterations", "100"]).code, Some(0));
+    let ran = check(&["--max-nsec3-iterations", "99"]);
+    assert!(ran.code == Some(1) && too_many(&ran), "{}", ran.stderr);
+    assert_eq!(check(&["--max-nsec3-iterations", "65536"]).code, Some(2));
+
+    let config = place.path().join("weir.toml");
+    for (limit, code) in [("100", 0), ("99", 1), ("65536", 1), ("-1", 1)] {
+        let text = format!("[server]\nzones = \".\"\n[checks]\nmax_nsec3_iterations = {limit}\n");
+        fs::write(&config, text).unwrap();
+        let ran = run(weir().arg("checkconf").arg(&config));
+        assert_eq!((ran.code, too_many(&ran)), (Some(code), limit == "99"), "{limit}: {}", ran.stderr);
+    }
+}

@@ -348,6 +348,31 @@ fn zones_named_in_the_configuration_are_served_and_reread_with_it() {
 }
 
 #[test]
+fn a_changed_limit_of_the_checks_judges_zones_anew_that_have_not_changed() {
+    let place = folder();
+    write_zone(place.path(), "good.test", &zone(1, "192.0.2.1"));
+    write_zone(place.path(), "costly.test", &(zone(1, "192.0.2.1") + "@ NSEC3PARAM 1 0 100 -\n"));
+    let config = place.path().join("weir.toml");
+    let write = |limit: u16| {
+        let text = format!("[server]\nzones = \".\"\n[checks]\nmax_nsec3_iterations = {limit}\n");
+        fs::write(&config, text).unwrap();
+    };
+    write(99);
+    let mut command = weir();
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::serve_command(command, &[]);
+    assert_eq!(server.ask("host.costly.test", A).rcode(), SERVFAIL);
+    write(100);
+    server.reload();
+    assert_eq!(address(&server.ask("host.costly.test", A)), [192, 0, 2, 1]);
+    write(99);
+    let log = server.reload();
+    assert!(log.contains("the new data are bad; serial 1 is still served"), "{log}");
+    assert_eq!(address(&server.ask("host.costly.test", A)), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
 fn zones_that_only_root_can_read_are_served_all_the_same() {
     // Without root there is nobody else to become, and the folder is the server's own.
     let zones = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@ use weir_zone::diagnostic::{Diagnostic, OpenedFile};
 use weir_zone::load::{self, LoadOptions};
 
 use super::Source;
+use crate::config::Checks;
 
 /// A file as it was when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,14 +66,15 @@ pub(crate) struct Loaded {
 }
 
 /// Loads a zone from its file.
-pub(crate) fn load(source: &Source, seed: HashSeed) -> Loaded {
-    load_with(source, seed, &options())
+pub(crate) fn load(source: &Source, seed: HashSeed, checks: &Checks) -> Loaded {
+    load_with(source, seed, &options(checks))
 }
 
-/// How zones are loaded: signatures are judged by the clock.
-pub(crate) fn options() -> LoadOptions {
+/// How zones are loaded: by the operator's limits, and signatures by the clock.
+pub(crate) fn options(checks: &Checks) -> LoadOptions {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
-    LoadOptions { limits: Limits { now, ..Limits::default() }, ..LoadOptions::default() }
+    let limits = Limits { now, max_iterations: checks.max_nsec3_iterations, ..Limits::default() };
+    LoadOptions { limits, ..LoadOptions::default() }
 }
 
 /// Loads a zone from its file in another way than usual.

@@ -8,7 +8,7 @@ use std::io;
 
 use super::budget::Account;
 use crate::counters::AnswerCounters;
-use crate::responder::{Arrival, Responder, Zones};
+use crate::responder::{Arrival, Responder, Serving};
 
 /// Octets of the length in front of each message (RFC 1035 section 4.2.2).
 const PREFIX_OCTETS: usize = 2;
@@ -43,7 +43,7 @@ pub(super) struct Context<'c> {
     /// Who asks, and the time of this turn.
     pub(super) arrival: Arrival,
     /// What is answered from.
-    pub(super) zones: &'c Zones,
+    pub(super) serving: &'c Serving,
     /// Where queries and answers are counted.
     pub(super) counters: &'c AnswerCounters,
     /// Told of whole queries before their answers leave: once the client has its answer, it counts as active.
@@ -219,7 +219,7 @@ impl Buffers {
             rest = after;
             if let Some((prefix, space)) = out.space().split_first_chunk_mut::<PREFIX_OCTETS>() {
                 let n_octets =
-                    self.responder.answer(message, context.arrival, context.zones, space, context.counters);
+                    self.responder.answer(message, context.arrival, context.serving, space, context.counters);
                 *prefix = u16::try_from(n_octets).map_err(|_| io::ErrorKind::InvalidData)?.to_be_bytes();
                 out.filled += if n_octets > 0 { PREFIX_OCTETS + n_octets } else { 0 };
             }
@@ -255,11 +255,11 @@ fn split_frame(octets: &[u8]) -> io::Result<Option<(&[u8], &[u8])>> {
 mod tests {
     use super::super::budget::{Budget, FREE_OCTETS};
     use super::*;
-    use crate::config::Config;
     use crate::responder::ResponderConfig;
     use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
     use std::sync::Arc;
+    use weir_authority::{Policy, ZoneSet};
     use weir_wire::name::{HashSeed, Name};
     use weir_wire::rtype::Rtype;
 
@@ -329,7 +329,7 @@ mod tests {
         buffers: Buffers,
         backlog: Backlog,
         budget: Arc<Budget>,
-        zones: Zones,
+        serving: Serving,
         counters: AnswerCounters,
         n_noted: usize,
     }
@@ -338,10 +338,10 @@ mod tests {
         fn new(budget: usize) -> Fixture {
             let budget = Budget::new(budget);
             Fixture {
-                buffers: Buffers::new(Responder::new(&ResponderConfig::tcp(&Config::default(), SEED))),
+                buffers: Buffers::new(Responder::new(&ResponderConfig::tcp(SEED))),
                 backlog: Backlog::new(budget.account(Arc::default())),
                 budget,
-                zones: Zones::empty(SEED),
+                serving: Serving { zones: ZoneSet::empty(SEED), policy: Policy::default() },
                 counters: AnswerCounters::default(),
                 n_noted: 0,
             }
@@ -352,7 +352,7 @@ mod tests {
             let note_queries = || n_noted.set(n_noted.get() + 1);
             let context = Context {
                 arrival: Arrival { client: std::net::Ipv4Addr::LOCALHOST.into(), now: 0 },
-                zones: &self.zones,
+                serving: &self.serving,
                 counters: &self.counters,
                 note_queries: &note_queries,
             };
