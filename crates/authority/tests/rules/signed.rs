@@ -50,6 +50,43 @@ fn denials_are_proven_and_signed() {
 }
 
 #[test]
+fn a_signed_answer_is_whole_at_every_size_or_cut_between_rrsets_with_tc() {
+    for server in each() {
+        for (name, rtype) in [
+            ("example.net", 48),
+            ("example.net", rtype::MX),
+            ("www.example.net", rtype::AAAA),
+            ("x.customers.example.net", rtype::MX),
+            ("x.customers.example.net", rtype::AAAA),
+            ("x.old.example.net", rtype::A),
+            ("a.very.deep.example.net", rtype::A),
+            ("nothing.at.all.example.net", rtype::A),
+            ("x.insecure.example.net", rtype::A),
+            ("x.secure.example.net", rtype::A),
+            ("example.net", rtype::RRSIG),
+        ] {
+            let whole = server.ask_dnssec(name, rtype);
+            for size in 512..=1232 {
+                let answer = server.udp(&query(name, rtype).edns(size).dnssec_ok().packet());
+                assert!(answer.octets <= usize::from(size));
+                let sections = [(&answer.answer, &whole.answer), (&answer.authority, &whole.authority)];
+                for (given, all) in sections {
+                    assert!(all.starts_with(given), "{name} {rtype} in {size}: {answer:?}");
+                    let is_cut_short = given.len() < all.len();
+                    assert!(!is_cut_short || answer.is_truncated(), "{name} {rtype} in {size}: {answer:?}");
+                    let ends_between = all.get(given.len()).is_none_or(|next| next.rtype != rtype::RRSIG);
+                    assert!(ends_between || rtype == rtype::RRSIG, "{name} {rtype} in {size}: no signature");
+                }
+                assert!(
+                    !answer.is_truncated() || whole.octets > usize::from(size),
+                    "{name} {rtype} in {size}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn flags_of_validation_are_cleared() {
     for server in each() {
         let answer = server.udp(&query("example.net", rtype::SOA).flags(0x0130).dnssec_ok().packet());
