@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod frame;
+
 use weir_wire::name::{FoldedBuf, HashSeed};
 use weir_zone::canonical;
 use weir_zone::load::{LoadOptions, load};

@@ -1,10 +1,13 @@
-//! A bounded run of the targets without a fuzzer: a seeded mutator over the zones of the repository.
+//! A bounded run of the targets without a fuzzer: a seeded mutator over the zones of the repository, and over frames of
+//! queries.
 //!
 //! `smoke [RUNS [SEED]]`. The same arguments give the same inputs.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
+
+use weir_fuzz::frame;
 
 /// Most octets of an input.
 const MAX_LEN: usize = 64 << 10;
@@ -16,15 +19,38 @@ const MAX_FACTOR: usize = 64;
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let (n_runs, seed) = (arguments.next().unwrap_or(20_000), arguments.next().unwrap_or(5));
-    let corpus = corpus();
     let mut random = Random(seed.wrapping_mul(2).wrapping_add(1));
+    frames(n_runs, &mut random);
+    zones(n_runs, &mut random);
+}
+
+/// Frames, two thirds of them with lengths and checksums that are right: what is wrong with those lies deeper.
+fn frames(n_runs: u64, random: &mut Random) {
+    let corpus = frame::corpus();
+    let n_answered: u64 = (0..n_runs)
+        .map(|_| {
+            let mut octets = mutated(&corpus, random);
+            if random.below(3) > 0 {
+                octets.truncate(1500);
+                frame::seal(&mut octets);
+            }
+            octets.insert(0, random.octet());
+            u64::from(frame::frame(&octets))
+        })
+        .sum();
+    assert!(n_answered > n_runs / 10, "only {n_answered} of {n_runs} frames were answered");
+    println!("{n_runs} frames: {n_answered} were answered, none wrongly");
+}
+
+fn zones(n_runs: u64, random: &mut Random) {
+    let corpus = corpus();
     for _ in 0..n_runs {
-        weir_fuzz::zone_text(&mutated(&corpus, &mut random));
+        weir_fuzz::zone_text(&mutated(&corpus, random));
     }
     let before = peak_octets();
     let mut large = Vec::with_capacity(LARGE_LEN);
     while large.len() < LARGE_LEN {
-        large.extend(mutated(&corpus, &mut random));
+        large.extend(mutated(&corpus, random));
         large.push(b'\n');
     }
     weir_fuzz::zone_text(&large);
