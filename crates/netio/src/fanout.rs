@@ -41,7 +41,7 @@ const MAX_MEMBERS: usize = 256;
 const GRACE: Duration = Duration::from_millis(2);
 
 /// How a fanout is made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FanoutConfig {
     /// Size of each ring. Its slots may be made larger; see [`Fanout::open`].
     pub size: RingSize,
@@ -55,6 +55,8 @@ pub struct FanoutConfig {
     pub exact: bool,
     /// How often the fanout can be engaged before its taps stay in the stack for good.
     pub engagements: usize,
+    /// Names of the interfaces whose frames may be taken; none means all that suit. Others are left to the sockets.
+    pub interfaces: Vec<String>,
 }
 
 /// Why there is no fanout. Each says what is missing and how to give it.
@@ -74,6 +76,9 @@ pub enum FanoutError {
         "no Ethernet interface that is up carries an address that is listened to; loopback is left to the sockets"
     )]
     NothingToTake,
+    /// The same of the interfaces that were chosen.
+    #[error("none of the interfaces that were chosen ({}) is up, Ethernet-like, and carries an address", .0.join(", "))]
+    NothingChosenToTake(Vec<String>),
     /// A group has 256 members at most.
     #[error("{0} workers are more than the {MAX_MEMBERS} that a packet fanout can have; set server.workers")]
     TooManyWorkers(usize),
@@ -158,12 +163,15 @@ impl Fanout {
         }
         let sockets = listeners.iter().map(|group| handles(&group.udp)).collect::<Result<_, _>>()?;
         let listeners: Vec<SocketAddr> = listeners.iter().map(|group| group.address).collect();
-        let links = Links::read().map_err(failed("rtnetlink"))?;
+        let links = Links::read().map_err(failed("rtnetlink"))?.only(&config.interfaces);
         let mut config = config;
         let mut taken = links.taken(&listeners, config.size.max_packet_octets());
         // Asked first: where there is nothing to take, no right is missing.
         if taken.is_empty() {
-            return Err(FanoutError::NothingToTake);
+            return Err(match config.interfaces.as_slice() {
+                [] => FanoutError::NothingToTake,
+                chosen => FanoutError::NothingChosenToTake(chosen.to_vec()),
+            });
         }
         let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
         let handoff = config.exact.then(|| Handoff::load(&taken)).and_then(Result::ok);
@@ -205,6 +213,11 @@ impl Fanout {
     /// Names of the interfaces whose frames are taken.
     pub fn interfaces(&self) -> String {
         self.links.names()
+    }
+
+    /// Names of the interfaces that were chosen and whose frames are not taken.
+    pub fn missing_interfaces(&self) -> Vec<String> {
+        self.links.missing(&self.config.interfaces)
     }
 
     /// Whether rings answer.
@@ -263,7 +276,7 @@ impl Fanout {
     /// # Errors
     /// The kernel's refusal; what was taken before is still taken.
     pub fn refresh(&mut self) -> io::Result<bool> {
-        let links = Links::read()?;
+        let links = Links::read()?.only(&self.config.interfaces);
         if links == self.links {
             return Ok(false);
         }

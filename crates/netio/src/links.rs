@@ -59,6 +59,21 @@ impl Links {
         Ok(links)
     }
 
+    /// The same with no interface for rings but those of these names; none means all that suit.
+    #[must_use]
+    pub fn only(mut self, chosen: &[String]) -> Self {
+        for interface in &mut self.interfaces {
+            interface.suits_rings &= chosen.is_empty() || chosen.contains(&interface.name);
+        }
+        self
+    }
+
+    /// Those of these names that are no interface for rings: not there, not up, not Ethernet-like, without an address.
+    pub fn missing(&self, chosen: &[String]) -> Vec<String> {
+        let is_missing = |name: &&String| !self.carriers().any(|interface| interface.name == **name);
+        chosen.iter().filter(is_missing).cloned().collect()
+    }
+
     /// What rings can answer of what `listeners` listen to: on every suitable interface that carries an address, the
     /// addresses that a listener is bound to or that a wildcard takes in. Loopback addresses are the sockets' affair.
     pub fn taken(&self, listeners: &[SocketAddr], max_packet_octets: u16) -> Taken {
@@ -180,5 +195,30 @@ mod tests {
         assert!(taken.ipv6.is_empty());
         let taken = links.taken(&["[2001:db8::1]:5300".parse().unwrap()], 400);
         assert_eq!(taken.ipv6, [("2001:db8::1".parse().unwrap(), 5300)]);
+    }
+
+    #[test]
+    fn interfaces_that_are_not_chosen_are_left_alone() {
+        let links = || Links {
+            interfaces: [(1, "lo", false), (2, "eth0", true), (3, "eth1", true), (4, "eth2", true)]
+                .map(|(index, name, suits_rings)| Interface {
+                    index,
+                    name: name.to_owned(),
+                    mtu: 1500 * index as usize,
+                    suits_rings,
+                })
+                .into(),
+            addresses: [(1, "127.0.0.1"), (2, "192.0.2.1"), (3, "192.0.2.2")]
+                .map(|(interface, ip)| Address { interface, ip: ip.parse().unwrap(), broadcast: None })
+                .into(),
+        };
+        let listeners = ["0.0.0.0:53".parse().unwrap()];
+        let chosen = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(links().only(&[]).taken(&listeners, 400).interfaces, [2, 3]);
+        let links = links().only(&chosen(&["eth1", "lo", "eth2", "none"]));
+        assert_eq!(links.taken(&listeners, 400).interfaces, [3]);
+        assert_eq!((links.names(), links.mtu()), ("eth1".to_owned(), 4500));
+        let missing = links.missing(&chosen(&["eth1", "lo", "eth2", "none"]));
+        assert_eq!(missing, ["lo", "eth2", "none"], "the loopback suits no ring, eth2 has no address");
     }
 }

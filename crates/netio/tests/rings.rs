@@ -258,6 +258,7 @@ fn config(exact: bool) -> FanoutConfig {
         answer_by_socket: false,
         exact,
         engagements: 2,
+        interfaces: Vec::new(),
     }
 }
 
@@ -615,6 +616,34 @@ fn with_a_bridge_no_query_is_seen_twice() {
     for (from, to) in [V4, V6] {
         let frame = Crafted::query(from, to, b"question").frame();
         assert_eq!(ask(&wire, &server, &frame), (vec![b"question".to_vec()], BY_RING));
+    }
+}
+
+#[test]
+fn rings_take_no_interface_but_those_that_are_chosen() {
+    const SECOND: [&str; 5] = [
+        "link add server2 address 02:00:00:00:00:05 type veth peer name client2 address 02:00:00:00:00:0c",
+        "addr add 10.8.0.1/24 dev server2",
+        "link set server2 up",
+        "link set client2 up",
+        "neigh add 10.8.0.2 lladdr 02:00:00:00:00:0c dev server2 nud permanent",
+    ];
+    network("server", &SECOND);
+    for exact in [true, false] {
+        let chosen = vec!["server2".to_owned(), "later".to_owned()];
+        let mut server = Server::start(1, FanoutConfig { interfaces: chosen, ..config(exact) });
+        assert_eq!(
+            (server.fanout.interfaces(), server.fanout.missing_interfaces()),
+            ("server2".into(), vec!["later".into()])
+        );
+        server.engage();
+        for (wire, from, to, by) in [
+            ("client2", "10.8.0.2:4000", "10.8.0.1:53", BY_RING),
+            ("client", "10.9.0.2:4000", "10.9.0.1:53", BY_SOCKET),
+        ] {
+            let frame = Crafted::query(from, to, b"question").frame();
+            assert_eq!(ask(&Wire::open(wire), &server, &frame), (vec![b"question".to_vec()], by), "{wire}");
+        }
     }
 }
 

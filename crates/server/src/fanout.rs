@@ -122,6 +122,7 @@ pub(crate) fn open(config: &Config, opened: &Opened, n_workers: usize) -> Option
             rollover: config.experiment.rollover,
             exact: true,
             answer_by_socket: config.ingress.answers == AnswerWay::Socket,
+            interfaces: config.ingress.interfaces.clone(),
             engagements: match config.ingress.mode {
                 IngressMode::Ring => 1,
                 _ => (RESERVE_SOCKETS / n_workers).clamp(2, 16),
@@ -129,11 +130,20 @@ pub(crate) fn open(config: &Config, opened: &Opened, n_workers: usize) -> Option
         },
     );
     match fanout {
-        Ok(fanout) => Some(fanout),
+        Ok(fanout) => {
+            if let Some(warning) = missing(&fanout.missing_interfaces()) {
+                warn!("{warning}");
+            }
+            Some(fanout)
+        }
         Err(error) => {
-            // Who asked for rings has something to mend, unless there is nothing that they could take.
-            let to_mend =
-                config.ingress.mode == IngressMode::Ring && !matches!(error, FanoutError::NothingToTake);
+            // Who asked for rings has something to mend, unless there is nothing that they could take; and who chose
+            // interfaces has in any case.
+            let to_mend = match error {
+                FanoutError::NothingToTake => false,
+                FanoutError::NothingChosenToTake(_) => true,
+                _ => config.ingress.mode == IngressMode::Ring,
+            };
             if to_mend {
                 warn!("{wanted}: {error}");
             } else {
@@ -142,6 +152,17 @@ pub(crate) fn open(config: &Config, opened: &Opened, n_workers: usize) -> Option
             None
         }
     }
+}
+
+/// What to say of interfaces that were chosen and cannot be used.
+fn missing(interfaces: &[String]) -> Option<String> {
+    (!interfaces.is_empty()).then(|| {
+        format!(
+            "ingress.interfaces names {}, which is not there, not up, not Ethernet-like, or has no address now; \
+             rings take what comes in by it when that has changed",
+            interfaces.join(", ")
+        )
+    })
 }
 
 /// What `weir checkconf` has to say of a configuration that uses rings: whether they would be to be had, and what they go
@@ -160,6 +181,9 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         warnings.push(format!(
             "ingress.mode = \"ring\" would fall back to sockets if started like this: {error}"
         ));
+    }
+    if let Ok(links) = weir_netio::links::Links::read() {
+        warnings.extend(missing(&links.missing(&ingress.interfaces)));
     }
     // Without the right to look there is nothing to say.
     let rules = weir_netio::firewall::input_rules().unwrap_or_default();

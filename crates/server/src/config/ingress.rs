@@ -20,6 +20,9 @@ pub(crate) struct Ingress {
     pub(crate) receive_buffer: Octets,
     /// Whether `auto` may engage the packet fanout.
     pub(crate) fanout: Switch,
+    /// Names of the interfaces whose queries rings may take; none means all that suit.
+    #[serde(deserialize_with = "interfaces")]
+    pub(crate) interfaces: Vec<String>,
     /// How answers to queries from rings leave.
     pub(crate) answers: AnswerWay,
     /// The part of a queue from which on it is overloaded.
@@ -40,6 +43,7 @@ impl Default for Ingress {
             // 4 MiB hold about 5,000 queries of 830 octets of kernel memory: 40 ms of a flood of 120,000 a second.
             receive_buffer: Octets(4 << 20),
             fanout: Switch::On,
+            interfaces: Vec::new(),
             answers: AnswerWay::Link,
             // While a queue is drained its fill reads up to a quarter too high: three quarters are at least half.
             engage_fill: 0.75,
@@ -144,6 +148,27 @@ impl FromStr for AnswerWay {
             "socket" => Ok(AnswerWay::Socket),
             _ => Err(format!("`{text}` is not a way for answers; use link or socket")),
         }
+    }
+}
+
+/// Reads names of interfaces, at least one: without any, rings would have nothing to do.
+fn interfaces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    if names.is_empty() {
+        return Err(de::Error::custom(
+            "name at least one interface, or leave `interfaces` out for all; \
+             `fanout = \"off\"` or `mode = \"reuseport\"` do without rings",
+        ));
+    }
+    // dev_valid_name in net/core/dev.c.
+    let is_wrong = |name: &&String| {
+        !(1..=15).contains(&name.len()) || name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+    };
+    match names.iter().find(is_wrong) {
+        Some(wrong) => Err(de::Error::custom(format!(
+            "`{wrong}` is not the name of an interface: 1 to 15 octets without slash, colon or space"
+        ))),
+        None => Ok(names),
     }
 }
 

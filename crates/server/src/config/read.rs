@@ -200,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_are_named_one_at_least_and_as_the_kernel_names_them() {
+        for (names, says) in [
+            ("[]", "name at least one interface"),
+            ("[\"eth0\", \"a/b\"]", "`a/b` is not the name"),
+            ("[\"sixteen-octets-x\"]", "`sixteen-octets-x` is not the name"),
+        ] {
+            let found = mistakes(&format!("[ingress]\ninterfaces = {names}"));
+            assert!(found[0].starts_with("weir.toml:2:14: ") && found[0].contains(says), "{found:?}");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_not_toml_is_reported_where_it_breaks() {
         let found = mistakes("[server]\nlisten = [\n");
         assert!(found[0].starts_with("weir.toml:2:") || found[0].starts_with("weir.toml:3:"), "{found:?}");
