@@ -1,7 +1,8 @@
 //! Giving up root and every capability once the sockets are open.
 //!
 //! Open sockets keep working after that; what no longer works is to open port 53 anew, packet sockets, and receive
-//! buffers beyond the system's limit. So everything is opened first, then [`drop_to`], then threads are started.
+//! buffers beyond the system's limit. So everything is opened first, then [`drop_to`], then threads are started. Before all
+//! of it, [`take_up_permitted`] puts into force what the process may have and has not.
 
 use std::fs;
 use std::io;
@@ -58,6 +59,28 @@ pub fn raise_open_files() -> io::Result<u64> {
     // SAFETY: the kernel reads a local that outlives the call.
     sys::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
     Ok(limit.rlim_cur)
+}
+
+/// Puts capabilities into force that the process is permitted and has not in force, of those that opening sockets and
+/// rings makes use of; yields whether there were any.
+///
+/// A file with capabilities but without the effective bit (`setcap cap_net_raw=p`) starts like that; with that bit it would
+/// not start at all where a container takes them away.
+///
+/// # Errors
+/// The kernel's refusal: the process goes on as it was.
+pub fn take_up_permitted() -> Result<bool, PrivilegeError> {
+    let mut data = capabilities()?;
+    let mut any = false;
+    for (word, wanted) in data.iter_mut().zip(SOCKET_CAPABILITIES) {
+        let missing = word.permitted & wanted & !word.effective;
+        word.effective |= missing;
+        any |= missing != 0;
+    }
+    if any {
+        set_capabilities(&data)?;
+    }
+    Ok(any)
 }
 
 /// Has writes beyond the limit on the size of files fail (`EFBIG`), instead of ending the process (`SIGXFSZ`).
@@ -264,18 +287,28 @@ struct CapabilityData {
 const VERSION_3: u32 = 0x2008_0522;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
+/// `CAP_NET_BIND_SERVICE` (10), `CAP_NET_ADMIN` (12) and `CAP_NET_RAW` (13) in the low word, `CAP_BPF` (39) in the high one.
+const SOCKET_CAPABILITIES: [u32; 2] = [1 << 10 | 1 << 12 | 1 << 13, 1 << (39 - 32)];
 /// Version 3 has room for 64; the kernel refuses numbers beyond its own last one, which ends the loop.
 const LAST_CAPABILITY: c_ulong = 63;
 
 fn clear_capabilities() -> Result<(), PrivilegeError> {
+    set_capabilities(&[CapabilityData::default(); 2])
+}
+
+fn set_capabilities(data: &[CapabilityData; 2]) -> Result<(), PrivilegeError> {
     let header = CapabilityHeader { version: VERSION_3, pid: 0 };
-    let data = [CapabilityData::default(); 2];
-    // SAFETY: the kernel reads one header and, by version 3, two data structures; both are locals that outlive the call.
+    // SAFETY: the kernel reads one header and, by version 3, two data structures; both outlive the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(failed("capset")(io::Error::last_os_error())) }
 }
 
 fn effective_capabilities() -> Result<u64, PrivilegeError> {
+    let [low, high] = capabilities()?;
+    Ok(u64::from(high.effective) << 32 | u64::from(low.effective))
+}
+
+fn capabilities() -> Result<[CapabilityData; 2], PrivilegeError> {
     let mut header = CapabilityHeader { version: VERSION_3, pid: 0 };
     let mut data = [CapabilityData::default(); 2];
     // SAFETY: the kernel reads and may write one header, and writes two data structures by version 3; both are locals
@@ -284,7 +317,7 @@ fn effective_capabilities() -> Result<u64, PrivilegeError> {
     if result != 0 {
         return Err(failed("capget")(io::Error::last_os_error()));
     }
-    Ok(u64::from(data[1].effective) << 32 | u64::from(data[0].effective))
+    Ok(data)
 }
 
 fn failed(call: &'static str) -> impl FnOnce(io::Error) -> PrivilegeError {

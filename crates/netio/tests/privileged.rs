@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use weir_netio::batch::{Batch, BatchConfig};
 use weir_netio::privilege::{self, Outcome};
 use weir_netio::udp::{SendReport, UdpEngine, UdpSocketConfig, Wait};
+use weir_netio::fanout;
 
 const NOBODY: u32 = 65532;
 
@@ -41,6 +42,15 @@ const CASES: &[Case] = &[
             "--ambient-caps=+net_raw,+net_bind_service",
         ],
         user_with_capabilities,
+    ),
+    (
+        "a_user_takes_up_what_its_file_permits_and_loses_it_with_the_rest",
+        &[
+            "sh",
+            "-c",
+            "setcap cap_net_raw,cap_chown=p \"$0\" && exec setpriv --reuid=65532 --regid=65532 --clear-groups \"$0\" \"$@\"",
+        ],
+        user_takes_up_permitted,
     ),
     ("a_full_send_queue_drops_answers_and_returns", &["unshare", "--net"], full_send_queue),
     ("an_unreachable_peer_does_not_stop_the_others", &["unshare", "--net"], unreachable_peer),
@@ -129,6 +139,23 @@ fn user_with_capabilities() {
     assert_ne!(status("CapAmb"), "0000000000000000");
     assert_eq!(privilege::drop_to(NOBODY, NOBODY).unwrap(), Outcome::NeverHad);
     assert_powerless();
+}
+
+fn user_takes_up_permitted() {
+    assert_eq!((status("CapEff"), status("CapPrm")), (capabilities(0), capabilities(1 << 13 | 1)));
+    assert!(fanout::probe().is_err());
+    assert!(privilege::take_up_permitted().unwrap());
+    assert_eq!(status("CapEff"), capabilities(1 << 13), "CAP_CHOWN is of no use to sockets");
+    fanout::probe().unwrap();
+    assert!(!privilege::take_up_permitted().unwrap(), "all is in force");
+    assert_eq!(privilege::drop_to(NOBODY, NOBODY).unwrap(), Outcome::NeverHad);
+    assert_powerless();
+    assert!(!privilege::take_up_permitted().unwrap(), "nothing is permitted any more");
+}
+
+/// Capabilities as /proc/self/status shows them.
+fn capabilities(bits: u64) -> String {
+    format!("{bits:016x}")
 }
 
 fn engine() -> UdpEngine {

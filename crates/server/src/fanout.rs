@@ -175,6 +175,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         return Vec::new();
     }
     let mut warnings = Vec::new();
+    // As the server does before it opens its sockets; what is refused shows in what follows.
+    let _ = weir_netio::privilege::take_up_permitted();
     if ingress.mode == IngressMode::Ring
         && let Err(error) = weir_netio::fanout::probe()
     {

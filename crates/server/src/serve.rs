@@ -46,6 +46,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     // A log file that has reached its limit costs lines, not the server.
     privilege::ignore_file_size_limit();
     end_on_panic();
+    take_up_rights();
     let before_rights_drop = runtime_without_threads()?;
     let mut signals = Signals::catch(&before_rights_drop)?;
     let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
@@ -109,6 +110,15 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let outcome = house.run(&mut open.failed, signals, reloader);
     house.close(open);
     outcome
+}
+
+/// Puts rights into force that the binary's file gives and does not put into force by itself.
+fn take_up_rights() {
+    match privilege::take_up_permitted() {
+        Ok(true) => info!("takes up capabilities that it is permitted, until its sockets are open"),
+        Ok(false) => {}
+        Err(error) => warn!("capabilities that are permitted cannot be taken up: {error}"),
+    }
 }
 
 /// A panic in any thread ends the process, in debug builds as in release builds: a server that lost a worker would go

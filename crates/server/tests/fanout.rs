@@ -24,6 +24,8 @@ const CASES: &[Case] = &[
     ("a_stalled_worker_does_not_take_its_clients_down", stalled_worker),
     ("without_the_right_sockets_go_on", without_the_right),
     ("rings_live_on_after_rights_are_dropped", rights_dropped),
+    ("a_user_has_rings_by_what_the_binarys_file_permits", permitted_rights),
+    ("queries_from_port_zero_are_counted_and_not_answered", port_zero),
 ];
 
 fn main() -> ExitCode {
@@ -284,4 +286,44 @@ fn rights_dropped(namespace: &Namespace) {
     server.wait_for_sample("weir_fanout_queries_total", n_answers);
     let log = server.stop();
     assert!(log.contains("runs as user 65532") && log.contains("switch: classic"), "{log}");
+}
+
+fn permitted_rights(namespace: &Namespace) {
+    let (zones, place) = (zones(), folder());
+    let script = format!(
+        "cp \"$0\" {0} && setcap cap_net_raw,cap_net_bind_service=p {0} && \
+         exec setpriv --reuid=65532 --regid=65532 --clear-groups {0} \"$@\"",
+        place.path().join("weir").display()
+    );
+    let server =
+        namespace.serve(zones.path(), &["sh", "-c", &script], &["--ingress", "ring", "--workers", "2"]);
+    let n_answers = ask_everything().len() as u64;
+    server.wait_for_sample("weir_fanout_queries_total", n_answers);
+    let log = server.stop();
+    assert!(log.contains("takes up capabilities that it is permitted"), "{log}");
+}
+
+fn port_zero(namespace: &Namespace) {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let zones = zones();
+    let message = query("ns.example.test.", 1).to_wire(7);
+    let server_port = SERVER.parse::<SocketAddr>().unwrap().port();
+    let length = u16::try_from(8 + message.len()).unwrap();
+    // Without a checksum (RFC 768).
+    let head = [0, server_port, length, 0].map(u16::to_be_bytes).concat();
+    let datagram = [head, message].concat();
+    for (mode, counted_as) in [
+        ("reuseport", "weir_dropped_total{reason=\"source_port_zero\"}"),
+        ("ring", "weir_fanout_refused_total{reason=\"source\"}"),
+    ] {
+        let server = namespace.serve(zones.path(), &[], &["--ingress", mode, "--workers", "1"]);
+        // A raw socket hears every answer of UDP that comes to this host.
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.send_to(&datagram, &SERVER.parse::<SocketAddr>().unwrap().into()).unwrap();
+        server.wait_for_sample(counted_as, 1);
+        let mut heard = [std::mem::MaybeUninit::uninit(); 64];
+        assert!(socket.recv(&mut heard).is_err(), "{mode}: nothing was answered");
+        server.stop();
+    }
 }
