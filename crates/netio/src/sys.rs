@@ -56,6 +56,22 @@ pub(crate) fn option_words<const N: usize>(
     Ok((words, length as usize / size_of::<u32>()))
 }
 
+/// Reads an option that is a C structure of integers, in which the kernel finds what is asked for.
+pub(crate) fn ask_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &mut T,
+) -> io::Result<()> {
+    let mut length = socklen_of::<T>();
+    // SAFETY: the kernel reads and writes at most `length` octets of a reference that is valid for the call and has that
+    // many; callers give structures of integers, for which any bit pattern is valid.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut *value).cast::<c_void>(), &raw mut length)
+    };
+    check(result).map(drop)
+}
+
 /// Waits until `fd` can take more output, at most `limit`. Whatever the outcome, the caller tries again.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>, limit: std::time::Duration) {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };

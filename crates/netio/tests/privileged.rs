@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_netio::batch::{Batch, BatchConfig};
 use weir_netio::privilege::{self, Outcome};
 use weir_netio::udp::{SendReport, UdpEngine, UdpSocketConfig, Wait};
-use weir_netio::fanout;
+use weir_netio::{fanout, firewall};
 
 const NOBODY: u32 = 65532;
 
@@ -52,6 +52,7 @@ const CASES: &[Case] = &[
         ],
         user_takes_up_permitted,
     ),
+    ("rules_for_what_comes_in_are_found_and_others_are_not", &["unshare", "--net"], rules_are_found),
     ("a_full_send_queue_drops_answers_and_returns", &["unshare", "--net"], full_send_queue),
     ("an_unreachable_peer_does_not_stop_the_others", &["unshare", "--net"], unreachable_peer),
 ];
@@ -156,6 +157,59 @@ fn user_takes_up_permitted() {
 /// Capabilities as /proc/self/status shows them.
 fn capabilities(bits: u64) -> String {
     format!("{bits:016x}")
+}
+
+fn rules_are_found() {
+    run("ip link set lo up");
+    run("ip link add eth9 type veth peer name eth8");
+    let rules = || firewall::input_rules().unwrap();
+    assert_eq!(rules(), [""; 0]);
+    // Tables and chains alone, what is forwarded or leaves, and translations of addresses filter nothing on the way in.
+    run("iptables -t filter -L -n");
+    run("iptables-legacy -t filter -L -n");
+    run("iptables -A FORWARD -j DROP");
+    run("iptables -A OUTPUT -p udp --sport 53 -j ACCEPT");
+    run("iptables-legacy -A OUTPUT -p udp --sport 53 -j ACCEPT");
+    run("iptables -t nat -A PREROUTING -p udp --dport 53 -j REDIRECT --to-ports 5353");
+    run("nft add table inet t");
+    run("nft add chain inet t in { type filter hook input priority 0 ; }");
+    run("nft add chain inet t aside");
+    run("nft add rule inet t aside udp dport 53 drop");
+    assert_eq!(rules(), [""; 0]);
+    for (rule, undo, found) in [
+        ("iptables -A INPUT -p udp -j DROP", "iptables -F INPUT", "nft ip filter, chain INPUT"),
+        ("ip6tables -A INPUT -p udp -j DROP", "ip6tables -F INPUT", "nft ip6 filter, chain INPUT"),
+        (
+            "iptables -t raw -A PREROUTING -p udp -j DROP",
+            "iptables -t raw -F PREROUTING",
+            "nft ip raw, chain PREROUTING",
+        ),
+        (
+            "iptables-legacy -A INPUT -p udp -j DROP",
+            "iptables-legacy -F INPUT",
+            "iptables -t filter, chain INPUT",
+        ),
+        (
+            "ip6tables-legacy -A INPUT -p udp -j DROP",
+            "ip6tables-legacy -F INPUT",
+            "ip6tables -t filter, chain INPUT",
+        ),
+        (
+            "iptables-legacy -t raw -A PREROUTING -p udp -j DROP",
+            "iptables-legacy -t raw -F PREROUTING",
+            "iptables -t raw, chain PREROUTING",
+        ),
+        ("nft add rule inet t in jump aside", "nft flush chain inet t in", "nft inet t, chain in"),
+    ] {
+        run(rule);
+        assert_eq!(rules(), [found], "{rule}");
+        run(undo);
+    }
+    run("nft add table netdev d");
+    run("nft add chain netdev d early { type filter hook ingress device eth9 priority 0 ; }");
+    assert_eq!(rules(), [""; 0]);
+    run("nft add rule netdev d early udp dport 53 drop");
+    assert_eq!(rules(), ["nft netdev d, chain early"]);
 }
 
 fn engine() -> UdpEngine {

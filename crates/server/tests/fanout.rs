@@ -25,6 +25,7 @@ const CASES: &[Case] = &[
     ("without_the_right_sockets_go_on", without_the_right),
     ("rings_live_on_after_rights_are_dropped", rights_dropped),
     ("a_user_has_rings_by_what_the_binarys_file_permits", permitted_rights),
+    ("rings_go_past_the_firewall_and_checkconf_says_so", past_the_firewall),
     ("queries_from_port_zero_are_counted_and_not_answered", port_zero),
 ];
 
@@ -301,6 +302,30 @@ fn permitted_rights(namespace: &Namespace) {
     server.wait_for_sample("weir_fanout_queries_total", n_answers);
     let log = server.stop();
     assert!(log.contains("takes up capabilities that it is permitted"), "{log}");
+}
+
+fn past_the_firewall(namespace: &Namespace) {
+    let zones = zones();
+    let warning = |mode: &str| {
+        let config = zones.path().join("weir.toml");
+        std::fs::write(&config, format!("[server]\nzones = \".\"\n[ingress]\nmode = \"{mode}\"\n")).unwrap();
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", namespace.0.id())).arg(weir().get_program());
+        let said = String::from_utf8(command.arg("checkconf").arg(config).output().unwrap().stderr).unwrap();
+        said.lines().find(|line| line.contains("this host filters what comes in")).map(str::to_owned)
+    };
+    assert_eq!(warning("auto"), None);
+    namespace.run("iptables -A INPUT -p udp --dport 53 -j DROP");
+    assert!(warning("auto").is_some_and(|said| said.contains("(nft ip filter, chain INPUT)")));
+    assert_eq!(warning("reuseport"), None);
+    for (mode, is_answered) in [("ring", true), ("reuseport", false)] {
+        let server = namespace.serve(zones.path(), &[], &["--ingress", mode, "--workers", "1"]);
+        let socket = client(SERVER);
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket.send(&query("ns.example.test.", 1).to_wire(7)).unwrap();
+        assert_eq!(socket.recv(&mut [0; 512]).is_ok(), is_answered, "{mode}");
+        server.stop();
+    }
 }
 
 fn port_zero(namespace: &Namespace) {
