@@ -12,9 +12,11 @@ use crate::slots::{Line, Slots};
 use crate::sys::socklen_of;
 
 mod frames;
+mod joining;
 
 pub(crate) use frames::Identification;
 use frames::{Link, NO_WAY};
+use joining::Joining;
 
 /// The most messages that one `recvmmsg` or `sendmmsg` takes: `UIO_MAXIOV`, include/uapi/linux/uio.h.
 pub const MAX_CAPACITY: usize = 1024;
@@ -102,7 +104,9 @@ struct Control([u8; Control::OCTETS]);
 impl Control {
     const HEADER: usize = align_control(size_of::<cmsghdr>());
     /// Room for the larger of the two: `CMSG_SPACE(sizeof(struct in6_pktinfo))`.
-    const OCTETS: usize = Self::HEADER + align_control(size_of::<libc::in6_pktinfo>());
+    const RECEIVED: usize = Self::HEADER + align_control(size_of::<libc::in6_pktinfo>());
+    /// Room for the message that cuts joined answers apart besides: `CMSG_SPACE(sizeof(uint16_t))`.
+    const OCTETS: usize = Self::RECEIVED + Self::HEADER + align_control(size_of::<u16>());
     const NONE: Self = Self([0; Self::OCTETS]);
 
     /// The address that the query was sent to, if the message is what it should be.
@@ -174,11 +178,15 @@ pub struct Batch {
     answer_segments: Slots<iovec>,
     /// invariant: header `i` points to `peers[i]`, `controls[i]` and `query_segments[i]`, with lengths not above theirs.
     incoming: Box<[mmsghdr]>,
-    /// invariant: a header below the count returned by `gather` points to a peer, a control message and an answer
-    /// segment of this batch, with lengths not above theirs.
+    /// invariant: a header below the count returned by `gather` points to a peer, a control message and answer
+    /// segments of this batch, with lengths and a count not above theirs.
     outgoing: Box<[mmsghdr]>,
+    /// Which answers leave together.
+    joining: Joining,
     /// Octets of each answer; 0 is none.
     answer_lengths: Box<[usize]>,
+    /// Octets of the control message that gives each answer its source, since the last `gather`.
+    source_lengths: Box<[usize]>,
     /// Queries of this round.
     count: usize,
     /// Room for control messages that the headers offer now: all of it, or none when the engine wants none.
@@ -215,7 +223,9 @@ impl Batch {
             answer_segments: Slots::new(capacity, NO_SEGMENT),
             incoming: (0..capacity).map(|_| empty_header()).collect(),
             outgoing: (0..capacity).map(|_| empty_header()).collect(),
+            joining: Joining::new(capacity),
             answer_lengths: vec![0; capacity].into_boxed_slice(),
+            source_lengths: vec![0; capacity].into_boxed_slice(),
             count: 0,
             control_octets: 0,
             n_overlong: 0,
@@ -240,9 +250,6 @@ impl Batch {
             incoming.msg_name = self.peers.address(i).cast::<c_void>();
             incoming.msg_namelen = socklen_of::<Peer>();
             incoming.msg_control = self.controls.address(i).cast::<c_void>();
-            let outgoing = &mut self.outgoing[i].msg_hdr;
-            outgoing.msg_iov = self.answer_segments.address(i);
-            outgoing.msg_iovlen = 1;
             let frame = &mut self.outgoing_frames[i].msg_hdr;
             frame.msg_iov = self.frame_segments.address(2 * i);
             frame.msg_iovlen = 2;
@@ -320,7 +327,7 @@ impl Batch {
 
     /// Forgets the last round and yields the headers for the next, with or without room for control messages.
     pub(crate) fn prepare(&mut self, want_control: bool) -> &mut [mmsghdr] {
-        let control_octets = if want_control { Control::OCTETS } else { 0 };
+        let control_octets = if want_control { Control::RECEIVED } else { 0 };
         // All headers when the engine is of another kind than the last, else those that the kernel wrote to.
         let touched = if control_octets == self.control_octets { self.count } else { self.config.capacity };
         for header in &mut self.incoming[..touched] {
@@ -336,36 +343,6 @@ impl Batch {
     /// Takes note that the kernel filled the first `count` headers.
     pub(crate) fn filled(&mut self, count: usize) {
         self.count = count.min(self.config.capacity);
-    }
-
-    /// Builds the headers of the answers, one after the other, and yields how many there are, and how many were too long.
-    pub(crate) fn gather(&mut self) -> (usize, usize) {
-        let mut n_answers = 0;
-        for i in 0..self.count {
-            if self.answer_lengths[i] == 0 {
-                continue;
-            }
-            self.gather_one(i, n_answers, true);
-            n_answers += 1;
-        }
-        (n_answers, std::mem::take(&mut self.n_overlong))
-    }
-
-    /// Builds header `place` for answer `i`, which names its source if `with_source` and if it is known.
-    fn gather_one(&mut self, i: usize, place: usize, with_source: bool) {
-        let control_length = if with_source { self.source(i) } else { 0 };
-        self.answer_segments.as_mut_slice()[place] =
-            iovec { iov_base: self.answers.address(i).cast::<c_void>(), iov_len: self.answer_lengths[i] };
-        let header = &mut self.outgoing[place].msg_hdr;
-        header.msg_name = self.peers.address(i).cast::<c_void>();
-        header.msg_namelen = self.incoming[i].msg_hdr.msg_namelen.min(socklen_of::<Peer>());
-        header.msg_control = self.controls.address(i).cast::<c_void>();
-        set_control_length(header, control_length);
-    }
-
-    /// The headers of the answers that `gather` built.
-    pub(crate) fn outgoing(&mut self, range: std::ops::Range<usize>) -> &mut [mmsghdr] {
-        &mut self.outgoing[range]
     }
 
     /// Prepares the control message that gives answer `i` its source address; yields its octets, 0 without one.

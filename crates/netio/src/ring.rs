@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use libc::{c_int, tpacket_req, tpacket2_hdr};
 use crate::batch::{Batch, Identification};
 use crate::frame::{Checksum, Datagram, Refusal};
 use crate::sys::{self, set_int, set_option};
-use crate::udp::{SendReport, send_all, send_messages};
+use crate::udp::{Outgoing, SendReport, send_all, send_messages};
 
 /// Octets of `struct virtio_net_hdr`, which lies before the frame (`PACKET_VNET_HDR`).
 const VNET_OCTETS: usize = 10;
@@ -284,13 +285,29 @@ impl RingEngine {
         let (n_frames, n_by_socket, n_overlong) = batch.gather_frames(mtu, &mut self.numbers);
         report.failed += n_overlong;
         let sender = self.sender.as_fd();
-        send_all(sender, n_frames, report, |range| send_messages(sender, batch.outgoing_frames(range)))?;
+        send_all(sender, n_frames, report, &mut Frames { sender, batch })?;
         Ok(n_by_socket)
     }
 
     /// Frames that got no answer since the last call.
     pub fn take_refused(&mut self) -> Refused {
         std::mem::take(&mut self.refused)
+    }
+}
+
+/// The frames of a batch, an answer each.
+struct Frames<'a> {
+    sender: BorrowedFd<'a>,
+    batch: &'a mut Batch,
+}
+
+impl Outgoing for Frames<'_> {
+    fn n_answers(&self, _: usize) -> usize {
+        1
+    }
+
+    fn send(&mut self, range: Range<usize>) -> io::Result<usize> {
+        send_messages(self.sender, self.batch.outgoing_frames(range))
     }
 }
 

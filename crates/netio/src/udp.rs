@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -26,13 +27,23 @@ pub struct UdpSocketConfig {
     pub receive_buffer_octets: usize,
     /// Octets of the send buffer to ask for.
     pub send_buffer_octets: usize,
+    /// Whether answers of one length to one peer leave as one message that the kernel cuts apart (`UDP_SEGMENT`).
+    pub join_answers: bool,
+    /// How long a receive that finds nothing looks at the device's queue itself before it sleeps, in microseconds
+    /// (`SO_BUSY_POLL`, socket(7)); 0 is not at all.
+    pub busy_poll_us: u32,
 }
 
 impl Default for UdpSocketConfig {
     /// 4 MiB in: at about 830 octets a datagram in the kernel's count this holds some 10,000 queries, a tenth of a
     /// second of one worker's work. 1 MiB out: a batch of 64 answers of 4096 octets several times over.
     fn default() -> Self {
-        Self { receive_buffer_octets: 4 << 20, send_buffer_octets: 1 << 20 }
+        Self {
+            receive_buffer_octets: 4 << 20,
+            send_buffer_octets: 1 << 20,
+            join_answers: true,
+            busy_poll_us: 0,
+        }
     }
 }
 
@@ -41,6 +52,8 @@ impl Default for UdpSocketConfig {
 pub struct SendReport {
     /// Handed to the kernel.
     pub sent: usize,
+    /// Those of `sent` that left in one message with others.
+    pub joined: usize,
     /// Thrown away because the kernel had no room (`EAGAIN`, `ENOBUFS`, `ENOMEM`).
     pub dropped: usize,
     /// Refused for this destination (`EPERM` from a firewall, `EINVAL`, `ENETUNREACH`, `EMSGSIZE` ...), or longer than
@@ -64,6 +77,7 @@ pub struct UdpEngine {
     address: SocketAddr,
     /// Whether queries come with the address that they were sent to, and answers need it: true on a wildcard address.
     wildcard: bool,
+    joining: Joining,
     degraded: Vec<Degraded>,
     receive_buffer_octets: usize,
 }
@@ -93,10 +107,12 @@ impl UdpEngine {
         let mut degraded = Vec::new();
         set_buffers(&socket, config, &mut degraded);
         omit_path_mtu(&socket, address, &mut degraded);
+        poll_busily(&socket, config.busy_poll_us, &mut degraded);
         socket.bind(&address.into()).map_err(opening("bind"))?;
         let bound = local_address(&socket, address)?;
         let receive_buffer_octets = socket.recv_buffer_size().unwrap_or(0);
-        Ok(Self { socket, address: bound, wildcard, degraded, receive_buffer_octets })
+        let joining = if config.join_answers { Joining::On } else { Joining::Off };
+        Ok(Self { socket, address: bound, wildcard, joining, degraded, receive_buffer_octets })
     }
 
     /// Lets later sockets join this one on its port; see [`crate::reuseport`] for why it comes after the bind.
@@ -166,9 +182,9 @@ impl UdpEngine {
     /// # Errors
     /// As for [`UdpEngine::receive`]; an answer that the kernel refuses is counted and the others are sent.
     pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
-        let (n_answers, n_overlong) = batch.gather();
+        let (n_messages, n_overlong) = batch.gather(self.joining == Joining::On);
         let mut report = SendReport { failed: n_overlong, ..SendReport::default() };
-        self.send_gathered(batch, n_answers, &mut report)?;
+        self.send_gathered(batch, n_messages, &mut report)?;
         Ok(report)
     }
 
@@ -179,62 +195,124 @@ impl UdpEngine {
         listener: usize,
         report: &mut SendReport,
     ) -> io::Result<()> {
-        let n_answers = batch.gather_for(listener, self.wildcard);
-        self.send_gathered(batch, n_answers, report)
+        let n_messages = batch.gather_for(listener, self.wildcard);
+        self.send_gathered(batch, n_messages, report)
     }
 
     fn send_gathered(
         &mut self,
         batch: &mut Batch,
-        n_answers: usize,
+        n_messages: usize,
         report: &mut SendReport,
     ) -> io::Result<()> {
         let socket = self.socket.as_fd();
-        send_all(socket, n_answers, report, |range| send_messages(socket, batch.outgoing(range)))
+        let mut datagrams = Datagrams { socket, batch };
+        if let Rest::Joined(from) = send_all(socket, n_messages, report, &mut datagrams)? {
+            self.joining = Joining::Refused;
+            let n_messages = datagrams.batch.separate(from);
+            send_all(socket, n_messages, report, &mut datagrams)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel refused joined answers; they leave one by one since then.
+    pub fn refuses_joined(&self) -> bool {
+        self.joining == Joining::Refused
     }
 }
 
-/// Sends messages 0 to `n_answers` by `send`, which yields how many of a range it sent; bad ones are counted and passed over.
-/// Waits for room in the send buffer of `socket` at most [`SEND_WAIT`] in all, then drops what is left.
+/// Whether answers of one length to one peer leave as one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joining {
+    Off,
+    On,
+    /// They should, but the kernel, the path or the device does not take them: tried once and remembered.
+    Refused,
+}
+
+/// Messages that can be handed to the kernel, some of which hold several answers.
+pub(crate) trait Outgoing {
+    /// How many answers message `i` holds.
+    fn n_answers(&self, i: usize) -> usize;
+    /// Hands messages of `range` over; yields how many, at least one.
+    fn send(&mut self, range: Range<usize>) -> io::Result<usize>;
+}
+
+/// The messages of a batch that go out by a UDP socket.
+struct Datagrams<'a> {
+    socket: BorrowedFd<'a>,
+    batch: &'a mut Batch,
+}
+
+impl Outgoing for Datagrams<'_> {
+    fn n_answers(&self, i: usize) -> usize {
+        self.batch.n_answers(i)
+    }
+
+    fn send(&mut self, range: Range<usize>) -> io::Result<usize> {
+        send_messages(self.socket, self.batch.outgoing(range))
+    }
+}
+
+/// What [`send_all`] leaves undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Nothing,
+    /// The messages from this one on: it holds several answers, and the kernel does not take such.
+    Joined(usize),
+}
+
+/// Sends messages 0 to `n_messages`; bad ones are counted and passed over. Waits for room in the send buffer of `socket`
+/// at most [`SEND_WAIT`] in all, then drops what is left.
 pub(crate) fn send_all(
     socket: BorrowedFd<'_>,
-    n_answers: usize,
+    n_messages: usize,
     report: &mut SendReport,
-    mut send: impl FnMut(std::ops::Range<usize>) -> io::Result<usize>,
-) -> io::Result<()> {
+    messages: &mut impl Outgoing,
+) -> io::Result<Rest> {
     let mut next = 0;
     let mut waited = false;
-    while next < n_answers {
-        match send(next..n_answers) {
+    while next < n_messages {
+        let error = match messages.send(next..n_messages) {
             // No kernel does this; none shall make the worker go round for ever.
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n_sent) => {
+                for message in next..next + n_sent {
+                    let n_answers = messages.n_answers(message);
+                    report.sent += n_answers;
+                    report.joined += if n_answers > 1 { n_answers } else { 0 };
+                }
                 next += n_sent;
-                report.sent += n_sent;
+                continue;
             }
-            Err(error) => match fault_of(&error) {
-                SendFault::Interrupted => {}
-                SendFault::QueueFull if !waited => {
-                    waited = true;
-                    sys::wait_writable(socket, SEND_WAIT);
-                }
-                SendFault::QueueFull => {
-                    report.dropped += n_answers - next;
-                    next = n_answers;
-                }
-                SendFault::Shortage => {
-                    report.dropped += 1;
-                    next += 1;
-                }
-                SendFault::Destination => {
-                    report.failed += 1;
-                    next += 1;
-                }
-                SendFault::Fatal => return Err(error),
-            },
+            Err(error) => error,
+        };
+        let n_answers = messages.n_answers(next);
+        if n_answers > 1 && refuses_joined(&error) {
+            return Ok(Rest::Joined(next));
+        }
+        match fault_of(&error) {
+            SendFault::Interrupted => {}
+            SendFault::QueueFull if !waited => {
+                waited = true;
+                sys::wait_writable(socket, SEND_WAIT);
+            }
+            SendFault::QueueFull => {
+                report.dropped += (next..n_messages).map(|i| messages.n_answers(i)).sum::<usize>();
+                next = n_messages;
+            }
+            SendFault::Shortage => {
+                report.dropped += n_answers;
+                next += 1;
+            }
+            SendFault::Destination => {
+                report.failed += n_answers;
+                next += 1;
+            }
+            SendFault::Fatal => return Err(error),
         }
     }
-    Ok(())
+    Ok(Rest::Nothing)
 }
 
 impl AsFd for UdpEngine {
@@ -303,6 +381,18 @@ fn omit_path_mtu(socket: &Socket, address: SocketAddr, degraded: &mut Vec<Degrad
     }
 }
 
+/// Has the kernel look at the device's queue while the socket waits. More than the system's `net.core.busy_read` needs
+/// `CAP_NET_ADMIN`.
+fn poll_busily(socket: &Socket, busy_poll_us: u32, degraded: &mut Vec<Degraded>) {
+    if busy_poll_us == 0 {
+        return;
+    }
+    let value = c_int::try_from(busy_poll_us).unwrap_or(c_int::MAX);
+    if let Err(error) = sys::set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, value) {
+        degraded.push(Degraded { option: "SO_BUSY_POLL", reason: error.to_string() });
+    }
+}
+
 fn local_address(socket: &Socket, asked: SocketAddr) -> Result<SocketAddr, NetError> {
     let address = socket.local_addr().map_err(NetError::call("getsockname", asked))?;
     Ok(address.as_socket().unwrap_or(asked))
@@ -356,6 +446,12 @@ pub(crate) fn fault_of(error: &io::Error) -> SendFault {
         _ if is_fatal(error) => SendFault::Fatal,
         _ => SendFault::Destination,
     }
+}
+
+/// Errors of `UDP_SEGMENT`: the kernel does not know it, the path's MTU is too small, or the device can neither compute
+/// checksums nor have them computed (`udp_send_skb`, net/ipv4/udp.c).
+fn refuses_joined(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE))
 }
 
 /// Errors that say something of the socket itself and would come again for ever.

@@ -183,7 +183,7 @@ fn an_answer_that_the_kernel_refuses_does_not_stop_the_others() {
     for (i, n_octets) in [65530, 3, 65536, 5].into_iter().enumerate() {
         batch.answer(i, n_octets);
     }
-    assert_eq!(engine.send(&mut batch).unwrap(), SendReport { sent: 2, dropped: 0, failed: 2 });
+    assert_eq!(engine.send(&mut batch).unwrap(), SendReport { sent: 2, failed: 2, ..SendReport::default() });
     assert_eq!(answer_to(&clients[1]).len(), 3);
     assert_eq!(answer_to(&clients[3]).len(), 5);
     assert_silent(&clients[0]);

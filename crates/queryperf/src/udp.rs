@@ -271,8 +271,11 @@ impl Lane {
 }
 
 fn open_socket(load: &Load, port: usize) -> anyhow::Result<ClientSocket> {
-    let buffers =
-        UdpSocketConfig { receive_buffer_octets: load.buffer_octets, send_buffer_octets: load.buffer_octets };
+    let buffers = UdpSocketConfig {
+        receive_buffer_octets: load.buffer_octets,
+        send_buffer_octets: load.buffer_octets,
+        ..UdpSocketConfig::default()
+    };
     ClientSocket::connect(load.server, load.local(port), &buffers)
         .with_context(|| format!("cannot open port {} of {}", port + 1, load.n_ports))
 }

@@ -383,6 +383,8 @@ mod tests {
             ("checks.max_nsec3_iterations", default.checks.max_nsec3_iterations.to_string()),
             ("cache.size", format!("\"{}\"", default.cache.size)),
             ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
+            ("ingress.join_answers", default.ingress.join_answers.to_string()),
+            ("ingress.busy_poll", format!("\"{}\"", default.ingress.busy_poll)),
             ("ingress.mode", format!("\"{}\"", default.ingress.mode.word())),
             ("ingress.engage_fill", default.ingress.engage_fill.to_string()),
             ("ingress.engage_spare", default.ingress.engage_spare.to_string()),

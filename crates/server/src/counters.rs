@@ -106,6 +106,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) frames_checksum: Counter,
     /// Frames from a ring whose source nobody may send from.
     pub(crate) frames_source: Counter,
+    /// Answers that left in one message with others.
+    pub(crate) joined: Counter,
     /// Answers that the kernel had no room for.
     pub(crate) send_dropped: Counter,
     /// Answers that the kernel refused for their destination.
@@ -127,6 +129,7 @@ impl WorkerCounters {
             frames_malformed: Counter::default(),
             frames_checksum: Counter::default(),
             frames_source: Counter::default(),
+            joined: Counter::default(),
             send_dropped: Counter::default(),
             send_failed: Counter::default(),
             kernel_drops: addresses.map(|address| (address, Counter::default())).collect(),

@@ -21,6 +21,8 @@ pub(crate) fn open_dns(config: &Config, worker_cpus: Vec<usize>) -> Result<Opene
         },
         udp: UdpSocketConfig {
             receive_buffer_octets: as_usize(config.ingress.receive_buffer),
+            join_answers: config.ingress.join_answers,
+            busy_poll_us: u32::try_from(config.ingress.busy_poll.0.as_micros()).unwrap_or(u32::MAX),
             ..UdpSocketConfig::default()
         },
         worker_cpus,

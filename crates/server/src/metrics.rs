@@ -183,6 +183,11 @@ fn encode_workers(families: &mut Families<'_>, counters: &Counters) -> fmt::Resu
         samples(|worker| worker.answers.queries.value()),
     )?;
     families.counters(
+        "weir_worker_joined_answers",
+        "Answers that left in one message with others to the same client port, by worker",
+        samples(|worker| worker.joined.value()),
+    )?;
+    families.counters(
         "weir_worker_batches",
         "Batches received, by worker",
         samples(|worker| worker.batches.value()),

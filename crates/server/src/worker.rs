@@ -5,11 +5,11 @@
 //! send buffer, send the batch; and every so often look after the counters and see whether it is time to stop.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-use tracing::warn;
+use tracing::{info, warn};
 use weir_netio::affinity;
 use weir_netio::batch::{Batch, BatchConfig};
 use weir_netio::drops::SocketMemory;
@@ -194,6 +194,7 @@ impl Round<'_> {
         }
         self.answer_all(n_queries);
         let report = self.ingress.send(&mut self.batch)?;
+        self.counters.joined.add(report.joined as u64);
         if report.dropped + report.failed > 0 {
             self.counters.send_dropped.add(report.dropped as u64);
             self.counters.send_failed.add(report.failed as u64);
@@ -263,6 +264,7 @@ impl Upkeep {
             count_drops(round, drops_seen);
         }
         self.tell_of_losses(round.counters, all);
+        tell_of_refusal(round);
         round.count_refused();
         round.responder.note_cache_size(&round.counters.answers);
     }
@@ -286,6 +288,18 @@ impl Upkeep {
             warn!("{total} answers since the start found no room in full send queues");
         }
         self.send_dropped_seen = send_dropped;
+    }
+}
+
+/// Said once, whichever worker finds out first.
+static JOINING_REFUSED: Once = Once::new();
+
+/// Answers that are not joined though they should be cost more, and nothing else shows it.
+fn tell_of_refusal(round: &Round<'_>) {
+    if let Some(engine) = round.ingress.engines().iter().find(|engine| engine.refuses_joined()) {
+        JOINING_REFUSED.call_once(|| {
+            info!("{}: answers leave one by one; the kernel refused joined ones", engine.address());
+        });
     }
 }
 

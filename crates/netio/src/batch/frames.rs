@@ -146,19 +146,13 @@ impl Batch {
         &mut self.outgoing_frames[range]
     }
 
-    /// Builds the headers of the answers that go by socket `listener`, and yields how many there are. `wildcard`: the
-    /// socket has to be told the source address.
+    /// Builds the messages of the answers that go by socket `listener`, a datagram each, and yields how many there are.
+    /// `wildcard`: the socket has to be told the source address.
     pub(crate) fn gather_for(&mut self, listener: usize, wildcard: bool) -> usize {
-        let mut n_answers = 0;
-        for i in 0..self.count {
-            let link = &self.links.as_slice()[i];
-            if self.answer_lengths[i] == 0 || !link.by_socket || link.listener != listener {
-                continue;
-            }
-            self.gather_one(i, n_answers, wildcard);
-            n_answers += 1;
-        }
-        n_answers
+        self.gather_chosen(false, wildcard, |batch, i| {
+            let link = &batch.links.as_slice()[i];
+            link.by_socket && link.listener == listener
+        })
     }
 }
 

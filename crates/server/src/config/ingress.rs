@@ -18,6 +18,10 @@ pub(crate) struct Ingress {
     pub(crate) steer: Steer,
     /// Receive buffer asked of the kernel for each UDP socket.
     pub(crate) receive_buffer: Octets,
+    /// Whether answers of one length to one client port leave as one message.
+    pub(crate) join_answers: bool,
+    /// How long a worker without a query looks at the device's queue before it sleeps.
+    pub(crate) busy_poll: Span,
     /// Whether `auto` may engage the packet fanout.
     pub(crate) fanout: Switch,
     /// Names of the interfaces whose queries rings may take; none means all that suit.
@@ -42,6 +46,8 @@ impl Default for Ingress {
             steer: Steer::Hash,
             // 4 MiB hold about 5,000 queries of 830 octets of kernel memory: 40 ms of a flood of 120,000 a second.
             receive_buffer: Octets(4 << 20),
+            join_answers: true,
+            busy_poll: Span(Duration::ZERO),
             fanout: Switch::On,
             interfaces: Vec::new(),
             answers: AnswerWay::Link,

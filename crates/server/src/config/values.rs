@@ -116,11 +116,12 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Span, String> {
         let (number, unit) = split_unit(text);
         let of_unit: fn(u64) -> Option<Duration> = match unit {
+            "us" => |n| Some(Duration::from_micros(n)),
             "ms" => |n| Some(Duration::from_millis(n)),
             "s" => |n| Some(Duration::from_secs(n)),
             "m" | "min" => |n| n.checked_mul(60).map(Duration::from_secs),
             "h" => |n| n.checked_mul(3600).map(Duration::from_secs),
-            _ => return Err(format!("`{text}` is not a duration; write it like \"10s\" (ms, s, m, h)")),
+            _ => return Err(format!("`{text}` is not a duration; write it like \"10s\" (us, ms, s, m, h)")),
         };
         // A year is longer than any wait here; it also keeps sums of durations from overflowing.
         let longest = Duration::from_secs(365 * 24 * 3600);
