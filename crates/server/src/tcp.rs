@@ -6,10 +6,13 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -98,37 +101,36 @@ impl Service {
         mut stopping: watch::Receiver<bool>,
         alive: mpsc::Sender<()>,
     ) {
+        // Connections inherit it. Without it the kernel may hold an answer back to join it with the next; a refusal costs
+        // only time.
+        let _ = SockRef::from(&listener).set_tcp_nodelay(true);
         loop {
             let accepted = tokio::select! {
                 _ = stopping.wait_for(|stopping| *stopping) => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream, stopping.clone(), alive.clone()).await,
+                Ok((stream, peer)) => self.admit(stream, peer.ip(), alive.clone()).await,
                 Err(error) => self.accept_failed(&error).await,
             }
         }
+        self.connections.stop();
         let deadline = Instant::now() + LAST_QUERIES;
-        while let Ok(Ok((stream, _))) = timeout_at(deadline, listener.accept()).await {
-            self.admit(stream, stopping.clone(), alive.clone()).await;
+        while let Ok(Ok((stream, peer))) = timeout_at(deadline, listener.accept()).await {
+            self.admit(stream, peer.ip(), alive.clone()).await;
         }
     }
 
-    async fn admit(
-        self: &Arc<Service>,
-        stream: TcpStream,
-        stopping: watch::Receiver<bool>,
-        alive: mpsc::Sender<()>,
-    ) {
+    async fn admit(self: &Arc<Service>, stream: TcpStream, client: IpAddr, alive: mpsc::Sender<()>) {
         let entry = self.connections.enter().await;
         self.counters.tcp.accepted.add_shared(1);
         self.counters.tcp.open.add_shared(1);
-        // Without it the kernel may hold an answer back to join it with the next; a refusal costs only time.
-        let _ = stream.set_nodelay(true);
         let service = Arc::clone(self);
         tokio::spawn(async move {
-            let end = service.run(&stream, &entry, stopping).await;
-            if matches!(end, End::Unread | End::MadeRoom(_)) {
+            let connection = Connection { service: &service, stream, client, entry };
+            let end = connection.run().await;
+            let Connection { stream, entry, .. } = connection;
+            if matches!(end, End::Unread | End::Evicted | End::OutOfMemory) {
                 memory::abandon(&stream);
             }
             // The client's end first: room in the table says that the connection is gone.
@@ -161,72 +163,104 @@ impl Service {
             End::Done => tcp.closed.add_shared(1),
             End::TimedOut => tcp.timed_out.add_shared(1),
             End::Failed | End::Unread => tcp.failed.add_shared(1),
-            End::MadeRoom(Reason::Cap) => tcp.evicted.add_shared(1),
-            End::MadeRoom(Reason::Memory) => tcp.out_of_memory.add_shared(1),
+            End::Evicted => tcp.evicted.add_shared(1),
+            End::OutOfMemory => tcp.out_of_memory.add_shared(1),
         }
     }
+}
 
-    /// Runs a connection to its end, wherever it is when it has to make room or the server stops.
-    async fn run(&self, stream: &TcpStream, entry: &Entry, stopping: watch::Receiver<bool>) -> End {
-        let mut server_stops = stopping.clone();
-        let last_moment = async {
-            // An error means that whoever would say so is gone: then it is the end as well.
-            let _ = server_stops.wait_for(|stopping| *stopping).await;
-            sleep(LAST_ANSWERS).await;
-        };
-        tokio::select! {
+/// One connection, as its task sees it.
+struct Connection<'s> {
+    service: &'s Service,
+    stream: TcpStream,
+    client: IpAddr,
+    entry: Entry,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// By the client's wish, or the server's end.
+    Done,
+    TimedOut,
+    /// It made room for another one.
+    Evicted,
+    /// It held most when memory ran short.
+    OutOfMemory,
+    /// The client did not take its answers in time.
+    Unread,
+    Failed,
+}
+
+impl Connection<'_> {
+    /// Runs the connection to its end, wherever it is when it has to make room or the server stops.
+    async fn run(&self) -> End {
+        let leave = self.entry.leave();
+        let mut backlog = Backlog::new(self.service.budget.account(Arc::clone(leave)));
+        let reason = tokio::select! {
             biased;
-            reason = entry.leave().asked() => End::MadeRoom(reason),
-            end = self.converse(stream, entry, stopping) => end,
-            () = last_moment => End::Done,
+            reason = leave.asked() => reason,
+            end = self.converse(&mut backlog) => return end,
+        };
+        match reason {
+            Reason::Cap => End::Evicted,
+            Reason::Memory => End::OutOfMemory,
+            Reason::Stopping => {
+                // Whoever takes its answers slowly, or never stops asking, has this long.
+                let _ = timeout(LAST_ANSWERS, self.finish(&mut backlog)).await;
+                End::Done
+            }
         }
     }
 
     /// Reads and answers until the client is done, or too slow.
-    async fn converse(&self, stream: &TcpStream, entry: &Entry, mut stopping: watch::Receiver<bool>) -> End {
-        let mut backlog = Backlog::new(self.budget.account(Arc::clone(entry.leave())));
+    async fn converse(&self, backlog: &mut Backlog) -> End {
+        // Set anew only when it goes off: activity is noted elsewhere, and costs no timer.
+        let mut idle = pin!(sleep_until(self.idle_deadline()));
         loop {
-            match self.wait(stream, entry, &mut stopping).await {
-                Wake::Readable => {}
-                // What has arrived, or is about to, is answered; then the connection ends.
-                Wake::Stopping => {
-                    let _ = timeout(LAST_QUERIES, stream.readable()).await;
-                    self.turns(stream, entry, &mut backlog).await;
-                    return End::Done;
+            tokio::select! {
+                biased;
+                readable = self.stream.readable() => match readable {
+                    Ok(()) => {}
+                    Err(_) => return End::Failed,
+                },
+                () = idle.as_mut() => {
+                    let deadline = self.idle_deadline();
+                    if deadline <= Instant::now() {
+                        return End::TimedOut;
+                    }
+                    idle.as_mut().reset(deadline);
+                    continue;
                 }
-                Wake::Ended(end) => return end,
             }
-            if let Some(end) = self.turns(stream, entry, &mut backlog).await {
+            if let Some(end) = self.turns(backlog).await {
                 return end;
             }
         }
     }
 
-    async fn wait(&self, stream: &TcpStream, entry: &Entry, stopping: &mut watch::Receiver<bool>) -> Wake {
-        let deadline = entry.idle_deadline(self.limits.idle_timeout);
-        tokio::select! {
-            biased;
-            _ = stopping.wait_for(|stopping| *stopping) => Wake::Stopping,
-            readable = stream.readable() => match readable {
-                Ok(()) => Wake::Readable,
-                Err(_) => Wake::Ended(End::Failed),
-            },
-            () = sleep_until(deadline.into()) => Wake::Ended(End::TimedOut),
+    fn idle_deadline(&self) -> Instant {
+        self.entry.idle_deadline(self.service.limits.idle_timeout).into()
+    }
+
+    /// Answers what has arrived, or is about to.
+    async fn finish(&self, backlog: &mut Backlog) {
+        if self.write_out(backlog).await.is_none() {
+            let _ = timeout(LAST_QUERIES, self.stream.readable()).await;
+            self.turns(backlog).await;
         }
     }
 
     /// Takes turns until there is nothing left to answer; yields how the connection ended, if it did.
-    async fn turns(&self, stream: &TcpStream, entry: &Entry, backlog: &mut Backlog) -> Option<End> {
+    async fn turns(&self, backlog: &mut Backlog) -> Option<End> {
         loop {
-            match self.turn(stream, entry, backlog) {
+            match self.turn(backlog) {
                 Turn::Waiting => return None,
                 Turn::Again => tokio::task::yield_now().await,
                 Turn::Blocked => {
-                    let written = timeout(self.limits.write_timeout, write_out(stream, backlog)).await;
-                    match written {
-                        Ok(Ok(())) => {}
-                        Ok(Err(_)) => return Some(End::Failed),
-                        Err(_) => return Some(End::Unread),
+                    let end = self.write_out(backlog).await;
+                    if end.is_some() {
+                        return end;
                     }
                 }
                 Turn::Finished => return Some(End::Done),
@@ -236,57 +270,50 @@ impl Service {
     }
 
     /// One turn in this thread's buffers.
-    fn turn(&self, stream: &TcpStream, entry: &Entry, backlog: &mut Backlog) -> Turn {
+    fn turn(&self, backlog: &mut Backlog) -> Turn {
+        let service = self.service;
         BUFFERS.with_borrow_mut(|buffers| {
             let (buffers, index) = buffers.get_or_insert_with(|| {
-                let index = self.n_threads.fetch_add(1, Ordering::Relaxed);
-                (Buffers::new(Responder::new(&self.responder)), index)
+                let index = service.n_threads.fetch_add(1, Ordering::Relaxed);
+                (Buffers::new(Responder::new(&service.responder)), index)
             });
             // The runtime has as many threads as there are counters.
-            let Some(counters) = self.counters.tcp_answers.get(*index) else { return Turn::Failed };
+            let Some(counters) = service.counters.tcp_answers.get(*index) else { return Turn::Failed };
             // Only whole queries count: who sends an octet now and then is idle all the same.
-            let note_queries = || entry.note_activity();
-            // A connection without a peer any more is found out by the first read.
-            let Ok(peer) = stream.peer_addr() else { return Turn::Failed };
-            let arrival = Arrival { client: peer.ip(), now: seconds_now() };
-            let serving = &self.serving.load();
+            let note_queries = || self.entry.note_activity();
+            let arrival = Arrival { client: self.client, now: seconds_now() };
+            let serving = &service.serving.load();
             let context = Context { arrival, serving, counters, note_queries: &note_queries };
-            buffers.turn(stream, backlog, &context)
+            buffers.turn(&self.stream, backlog, &context)
         })
+    }
+
+    /// Writes the backlog's output, waiting for the client; yields how the connection ended, if it did. May be dropped at
+    /// any moment: what is not written stays in the backlog.
+    async fn write_out(&self, backlog: &mut Backlog) -> Option<End> {
+        if backlog.output.is_empty() {
+            return None;
+        }
+        match timeout(self.service.limits.write_timeout, write_all(&self.stream, &mut backlog.output)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) => Some(End::Failed),
+            Err(_) => Some(End::Unread),
+        }
     }
 }
 
-/// Why a connection stopped waiting.
-enum Wake {
-    Readable,
-    Stopping,
-    Ended(End),
-}
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    /// By the client's wish, or the server's end.
-    Done,
-    TimedOut,
-    MadeRoom(Reason),
-    /// The client did not take its answers in time.
-    Unread,
-    Failed,
-}
-
-/// Writes the backlog's output, waiting for the client.
-async fn write_out(stream: &TcpStream, backlog: &mut Backlog) -> io::Result<()> {
-    let output = std::mem::take(&mut backlog.output);
-    let mut rest = output.as_slice();
-    while !rest.is_empty() {
+/// Writes all of `output`, and takes out of it what is written.
+async fn write_all(stream: &TcpStream, output: &mut Vec<u8>) -> io::Result<()> {
+    while !output.is_empty() {
         stream.writable().await?;
-        match stream.try_write(rest) {
+        match stream.try_write(output) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n_octets) => rest = rest.get(n_octets..).unwrap_or(&[]),
+            Ok(n_octets) => drop(output.drain(..n_octets)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
+    // An empty backlog holds no memory.
+    *output = Vec::new();
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! its own connections first.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::leave::{Leave, Reason};
@@ -17,13 +18,13 @@ pub(super) const FREE_OCTETS: usize = 4 << 10;
 #[derive(Debug)]
 pub(super) struct Budget {
     ledger: Mutex<Ledger>,
+    next_id: AtomicU64,
 }
 
 /// invariant: `left` and the octets of all `holders` add up to the budget.
 #[derive(Debug)]
 struct Ledger {
     left: usize,
-    next_id: u64,
     /// Who holds something, the largest last.
     holders: BTreeSet<Holder>,
 }
@@ -46,16 +47,13 @@ pub(super) struct Account {
 impl Budget {
     /// A budget of `octets`.
     pub(super) fn new(octets: usize) -> Arc<Budget> {
-        let ledger = Ledger { left: octets, next_id: 0, holders: BTreeSet::new() };
-        Arc::new(Budget { ledger: Mutex::new(ledger) })
+        let ledger = Ledger { left: octets, holders: BTreeSet::new() };
+        Arc::new(Budget { ledger: Mutex::new(ledger), next_id: AtomicU64::new(0) })
     }
 
     /// An account without a balance, for a connection that goes when `leave` says so.
     pub(super) fn account(self: &Arc<Budget>, leave: Arc<Leave>) -> Account {
-        let mut ledger = self.lock();
-        let id = ledger.next_id;
-        ledger.next_id += 1;
-        drop(ledger);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         Account { budget: Arc::clone(self), holder: Holder { octets: 0, id, leave } }
     }
 

@@ -37,6 +37,8 @@ struct Entries {
     by_id: HashMap<u64, Arc<Connection>>,
     /// Last-known time of activity and id; entries of connections that are gone are skipped when they come up.
     by_idleness: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Whether the server stops: who comes now is asked to leave at once.
+    stopping: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,9 @@ impl ConnectionTable {
         let mut entries = self.lock();
         let id = entries.next_id;
         entries.next_id += 1;
+        if entries.stopping {
+            connection.leave.ask(Reason::Stopping);
+        }
         entries.by_id.insert(id, Arc::clone(&connection));
         entries.by_idleness.push(Reverse((now_us, id)));
         entries.forget_the_gone();
@@ -89,6 +94,15 @@ impl ConnectionTable {
     /// Asks the connection that was idle longest to leave, if there is one that was not asked yet.
     pub(crate) fn evict_longest_idle(&self) {
         self.lock().evict_longest_idle();
+    }
+
+    /// Asks every connection to end, and all that still come.
+    pub(crate) fn stop(&self) {
+        let mut entries = self.lock();
+        entries.stopping = true;
+        for connection in entries.by_id.values() {
+            connection.leave.ask(Reason::Stopping);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {

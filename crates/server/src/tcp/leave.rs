@@ -1,4 +1,4 @@
-//! How a connection is asked to make room for others.
+//! How a connection is asked to end: to make room for others, or because the server stops.
 
 use std::sync::OnceLock;
 
@@ -11,6 +11,8 @@ pub(super) enum Reason {
     Cap,
     /// It held most when the memory for slow clients was used up.
     Memory,
+    /// The server stops.
+    Stopping,
 }
 
 /// Asked by anyone, heard by the connection's task alone.
