@@ -64,7 +64,7 @@ impl Load<'_> {
         let (mode, clients, outstanding) = match self.case.transport {
             Transport::Udp64 => ("udp", "64", "2048"),
             Transport::Udp1000 => ("udp", "1000", "2000"),
-            Transport::Tcp => ("tcp", "64", "1024"),
+            Transport::Tcp => ("tcp", "100", "1000"),
             Transport::TcpConn => ("tcp", "64", "64"),
         };
         command.args(["-m", mode, "-c", clients]);

@@ -97,7 +97,7 @@ impl Measure {
 
 fn shade(server: Server) -> Shade {
     match server {
-        Server::Weir => Shade::Own,
+        weir if weir.is_weir() => Shade::Own,
         floor if floor.is_floor() => Shade::Floor,
         _ => Shade::Other,
     }
@@ -147,7 +147,7 @@ fn behind(record: &Record) -> String {
             let ahead: Vec<String> = record
                 .servers()
                 .into_iter()
-                .filter(|server| *server != Server::Weir && !server.is_floor())
+                .filter(|server| !server.is_weir() && !server.is_floor())
                 .filter_map(|server| {
                     let ratio = (measure.of)(&record.median(case, server)?) / (measure.of)(&weir);
                     let is_ahead =

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     Weir,
+    /// The same by packet rings.
+    WeirRing,
     Knot,
     Nsd,
     Bind,
@@ -40,8 +42,9 @@ pub(crate) enum Server {
 
 impl Server {
     /// Those of a full run.
-    pub(crate) const USUAL: [Server; 10] = [
+    pub(crate) const USUAL: [Server; 11] = [
         Server::Weir,
+        Server::WeirRing,
         Server::Knot,
         Server::Nsd,
         Server::Bind,
@@ -54,8 +57,9 @@ impl Server {
     ];
 
     /// Those of a quick run.
-    pub(crate) const QUICK: [Server; 8] = [
+    pub(crate) const QUICK: [Server; 9] = [
         Server::Weir,
+        Server::WeirRing,
         Server::Knot,
         Server::Nsd,
         Server::Bind,
@@ -69,6 +73,7 @@ impl Server {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Server::Weir => "weir",
+            Server::WeirRing => "weir-ring",
             Server::Knot => "knot",
             Server::Nsd => "nsd",
             Server::Bind => "bind",
@@ -86,6 +91,7 @@ impl Server {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Server::Weir => "Weir",
+            Server::WeirRing => "Weir (ring)",
             Server::Knot => "Knot",
             Server::Nsd => "NSD",
             Server::Bind => "BIND",
@@ -99,6 +105,11 @@ impl Server {
         }
     }
 
+    /// Whether it is Weir, in whatever way it receives.
+    pub(crate) fn is_weir(self) -> bool {
+        matches!(self, Server::Weir | Server::WeirRing)
+    }
+
     /// Whether it is a floor: a program that answers without looking anything up.
     pub(crate) fn is_floor(self) -> bool {
         matches!(self, Server::Echo | Server::EchoJoined | Server::EchoRing | Server::EchoSlow)
@@ -109,6 +120,7 @@ impl Server {
         match self {
             floor if floor.is_floor() && !case.transport.is_udp() => Some("the floors know UDP only"),
             Server::KnotXdp if !case.transport.is_udp() => Some("over TCP it is Knot"),
+            Server::WeirRing if !case.transport.is_udp() => Some("over TCP it is Weir"),
             Server::Hickory if case.workload.is_signed() => {
                 Some("it signs zones itself and serves no signed file")
             }
@@ -128,7 +140,7 @@ impl Server {
         let weir = tools.weir.to_string_lossy();
         let hickory = tools.hickory.to_string_lossy();
         match self {
-            Server::Weir => {
+            Server::Weir | Server::WeirRing => {
                 let folder = tools.benchmarks.to_string_lossy();
                 let commit = shell::version(&["git", "-C", &folder, "rev-parse", "--short=12", "HEAD"]);
                 format!("{}, commit {commit}", shell::version(&[&weir, "--version"]))
@@ -173,7 +185,7 @@ impl Server {
         let port = net::PORT.to_string();
         let template = |name: &str| place.fill(name, folder);
         Ok(match self {
-            Server::Weir => {
+            Server::Weir | Server::WeirRing => {
                 let mut command = net.server_on(place.cpus, &tools.weir.to_string_lossy());
                 command.args([
                     "serve",
@@ -183,6 +195,9 @@ impl Server {
                     &format!("{}:{port}", net::SERVER),
                 ]);
                 command.args(["--metrics", "127.0.0.1:9153", "--zones"]).arg(input.zones());
+                if self == Server::WeirRing {
+                    command.args(["--ingress", "ring"]);
+                }
                 command.args(&place.weir_flags);
                 command
             }

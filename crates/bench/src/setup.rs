@@ -34,7 +34,8 @@ Run again, it goes on with what is not in `raw.csv`. `benchmarks/run --report FO
 
 - Two network namespaces joined by a veth pair, made anew for each turn. The server runs on CPU 0, queryperf on CPU 1.
 - Each server has one worker (thread or process) and the settings in `benchmarks/rivals/`; Weir: `--workers 1`.
-- A turn: start, first answer, {:.1} s warm-up, {:.1} s at full load (closed loop), {:.1} s at half of the rate just seen (open loop), stop.
+- A turn: start, first answer, {:.1} s warm-up, {:.1} s at full load (closed loop), {:.1} s at half of the rate just seen (open loop;
+  over pipelined TCP at most {:.0} a second), stop.
   Servers take turns, {} rounds; medians are compared, so that drift of the machine meets all.
 - Server CPU time is user and system time of the process and its children (proc_pid_stat(5)). Over veth a send runs the
   receiver's stack in the sender's softirq: each side pays for its own sends, and the server does not pay for the kernel's
@@ -48,6 +49,7 @@ Run again, it goes on with what is not in `raw.csv`. `benchmarks/run --report FO
         0.5,
         plan.full.as_secs_f64(),
         plan.half.as_secs_f64(),
+        crate::run::MOST_OVER_TCP,
         plan.rounds,
     )
     .expect(TO_STRING);

@@ -176,7 +176,7 @@ pub(crate) enum Transport {
     Udp64,
     /// From 1,000 ports, 2 queries on their way from each: many clients.
     Udp1000,
-    /// 64 connections, 16 queries on their way on each.
+    /// 100 connections, 10 queries on their way on each.
     Tcp,
     /// A connection a query, 64 at a time.
     TcpConn,
@@ -201,7 +201,7 @@ impl Transport {
         match self {
             Transport::Udp64 => "UDP from 64 ports, 2,048 queries on their way, up to 8 in a row from a port",
             Transport::Udp1000 => "UDP from 1,000 ports in turn, 2,000 queries on their way",
-            Transport::Tcp => "TCP, 64 connections, 1,024 queries on their way",
+            Transport::Tcp => "TCP, 100 connections, 1,000 queries on their way",
             Transport::TcpConn => "TCP, a connection a query, 64 at a time from 16 addresses",
         }
     }
@@ -219,11 +219,15 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Those of a full run: every workload from 64 ports, two from 1,000, and one over TCP in both ways.
+    /// Those of a full run: every workload from 64 ports, most from 1,000, and one over TCP in both ways.
     pub(crate) fn usual() -> Vec<Case> {
         let udp = Workload::ALL.map(|workload| Case { workload, transport: Transport::Udp64 });
         let further = [
             (Workload::Flat, Transport::Udp1000),
+            (Workload::Nxdomain, Transport::Udp1000),
+            (Workload::Delegations, Transport::Udp1000),
+            (Workload::SignedHit, Transport::Udp1000),
+            (Workload::SignedNxdomain, Transport::Udp1000),
             (Workload::Mixed, Transport::Udp1000),
             (Workload::Flat, Transport::Tcp),
             (Workload::Flat, Transport::TcpConn),
