@@ -23,8 +23,13 @@ const CASE: Case = Case { workload: Workload::Flat, transport: Transport::Udp64 
 const N_WORKERS: u32 = 9;
 const WORKER_RATE: u32 = 8000;
 const FLOW_RATE: u32 = 120_000;
-/// How long its queries may take: the queue of a limited worker's socket alone holds more than half a second.
+/// How long its queries may take: far longer than any queue.
 const PATIENCE: &str = "2";
+
+/// A worker without a limit answers so many queries a second, and its socket has so large a buffer. That of a limited one
+/// is as much smaller, as its ring is: a full queue means the same wait.
+const FULL_RATE: u32 = 200_000;
+const SOCKET_OCTETS: u32 = 4 << 20;
 
 /// How queries reach the workers.
 struct Way {
@@ -90,7 +95,11 @@ fn with_server<T>(
 ) -> anyhow::Result<T> {
     let input = CASE.workload.prepare(&bench.work.join("inputs"), bench.scale)?;
     let config = bench.work.join("rollover.toml");
-    fs::write(&config, format!("[ingress]\nsteer = \"{}\"\n", way.steer))?;
+    let buffer = SOCKET_OCTETS / FULL_RATE * rate;
+    fs::write(
+        &config,
+        format!("[ingress]\nsteer = \"{}\"\nreceive_buffer = \"{buffer}\"\n", way.steer),
+    )?;
     let net = Net::new()?;
     let flags = [
         ["--config", &word(&config)],
