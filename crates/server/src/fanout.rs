@@ -281,6 +281,7 @@ impl Watch {
     fn run(mut self, stop: &crate::worker::Stop) {
         let mut needed = Instant::now();
         let (mut review, mut refresh) = (Instant::now(), Instant::now());
+        let mut last_look = Instant::now();
         while !stop.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             let now = Instant::now();
@@ -289,14 +290,18 @@ impl Watch {
                 self.refresh();
             }
             if !self.fanout.is_engaged() {
-                if let Some(reason) = self.overload().filter(|_| now >= self.not_before) {
+                let reason = self.overload().filter(|_| now >= self.not_before);
+                if let Some(reason) = reason.filter(|_| self.engage()) {
+                    needed = Instant::now();
                     warn!(
-                        "packet fanout engaged: {reason}; queries on {} go past the host's INPUT rules until it is released",
+                        "packet fanout engaged at most {:.1} ms after it was needed: {reason}; queries on {} go past \
+                         the host's INPUT rules until it is released",
+                        // When all was still well.
+                        last_look.elapsed().as_secs_f64() * 1e3,
                         self.fanout.interfaces()
                     );
-                    self.engage();
-                    needed = Instant::now();
                 }
+                last_look = now;
             } else if now >= review {
                 review = now + REVIEW_EVERY;
                 if self.rolled_over() {
@@ -346,7 +351,8 @@ impl Watch {
         found
     }
 
-    fn engage(&mut self) {
+    /// Has rings answer; yields whether they do.
+    fn engage(&mut self) -> bool {
         match self.fanout.engage() {
             Ok(rings) => {
                 for (door, ring) in self.doors.iter().zip(rings) {
@@ -354,10 +360,12 @@ impl Watch {
                 }
                 self.fanout_counters().engaged.set(1);
                 self.fanout_counters().engagements.add(1);
+                true
             }
             Err(error) => {
                 self.not_before = Instant::now() + RETRY_AFTER;
                 warn!("the packet fanout cannot be engaged: {error}; sockets go on");
+                false
             }
         }
     }

@@ -229,6 +229,10 @@ fn engages_and_releases(namespace: &Namespace) {
     let log = server.stop();
     assert_eq!(log.matches("packet fanout engaged").count(), 2, "{log}");
     assert_eq!(log.matches("packet fanout released").count(), 2, "{log}");
+    let delays =
+        log.split("engaged at most ").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+    // The better of two: a machine that has other work may run the watch late once.
+    assert!(delays.fold(f64::MAX, f64::min) < 50.0, "{log}");
 }
 
 fn stalled_worker(namespace: &Namespace) {

@@ -131,6 +131,30 @@ fn two_thousand_idle_connections_keep_nobody_else_from_an_answer() {
     server.stop();
 }
 
+/// The memory that belongs to the server alone, in octets (proc_pid_smaps_rollup).
+fn memory_octets(server: &Server) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", server.process.pid())).unwrap();
+    let line = rollup.lines().find(|line| line.starts_with("Pss:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn an_idle_connection_that_has_asked_costs_less_than_eight_kib() {
+    const N: u16 = 2_000;
+    raise_own_file_limit(4_096);
+    let (_place, server) = serve("user = \"keep\"\n[tcp]\nidle_timeout = \"1h\"\n");
+    converse(&mut server.connect(), 0);
+    let before = memory_octets(&server);
+    let mut idle: Vec<TcpStream> = (0..N).map(|_| server.connect()).collect();
+    for (id, stream) in (0..N).zip(&mut idle) {
+        converse(stream, id);
+    }
+    let each = memory_octets(&server).saturating_sub(before) / u64::from(N);
+    assert!(each < 8 << 10, "{each} octets a connection");
+    drop(idle);
+    server.stop();
+}
+
 #[test]
 fn a_client_that_takes_no_answers_is_closed() {
     let (_place, server) = serve("[tcp]\nwrite_timeout = \"50ms\"\n");

@@ -1,4 +1,4 @@
-//! The five results behind Weir, made again: each experiment writes its table and its plot into its own folder, beside the
+//! The five results behind Weir, made again, and what its own ways in cost: each experiment writes its table and its plot into its own folder, beside the
 //! words that say what differs from the thread and why.
 
 use std::fmt::Write;
@@ -12,6 +12,7 @@ use crate::server::Tools;
 use crate::setup;
 
 mod cpus;
+mod ingress;
 mod reuseport;
 mod rollover;
 pub(crate) mod sink;
@@ -32,6 +33,8 @@ pub(crate) enum Experiment {
     Steering,
     /// One flow too much for one worker: packet fanout with and without rollover; a storm beside ordinary clients
     Rollover,
+    /// What an answer costs by sockets and by rings, with a second worker, and with a fanout in waiting
+    Ingress,
     /// Streams and answers with segmentation and batches on and off
     Transmit,
 }
@@ -59,6 +62,7 @@ impl Experiment {
             Experiment::UdpSink => "udp_sink",
             Experiment::Steering => "steering",
             Experiment::Rollover => "rollover",
+            Experiment::Ingress => "ingress",
             Experiment::Transmit => "transmit",
         }
     }
@@ -71,6 +75,7 @@ impl Experiment {
             Experiment::UdpSink => udp_sink::run(bench),
             Experiment::Steering => steering::run(bench),
             Experiment::Rollover => rollover::run(bench),
+            Experiment::Ingress => ingress::run(bench),
             Experiment::Transmit => transmit::run(bench),
         }
     }

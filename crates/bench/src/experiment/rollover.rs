@@ -96,10 +96,7 @@ fn with_server<T>(
     let input = CASE.workload.prepare(&bench.work.join("inputs"), bench.scale)?;
     let config = bench.work.join("rollover.toml");
     let buffer = SOCKET_OCTETS / FULL_RATE * rate;
-    fs::write(
-        &config,
-        format!("[ingress]\nsteer = \"{}\"\nreceive_buffer = \"{buffer}\"\n", way.steer),
-    )?;
+    fs::write(&config, format!("[ingress]\nsteer = \"{}\"\nreceive_buffer = \"{buffer}\"\n", way.steer))?;
     let net = Net::new()?;
     let flags = [
         ["--config", &word(&config)],
