@@ -21,6 +21,7 @@ mod options;
 mod outcome;
 mod plan;
 mod policy;
+mod prefetch;
 mod proof;
 mod ranks;
 mod receive;
@@ -31,6 +32,7 @@ pub use cookie::{CookieKeys, CookieSecret};
 pub use options::ExtendedError;
 pub use plan::{Plan, plan};
 pub use policy::{Context, Policy, Transport};
+pub use prefetch::prefetch;
 pub use receive::{Received, receive};
 pub use zone_set::{Found, ZoneSet, ZoneSetBuilder, ZoneState};
 

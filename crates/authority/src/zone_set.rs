@@ -1,9 +1,12 @@
 //! All zones that a server answers for, found by the longest suffix of a name.
 
 use std::sync::Arc;
-use weir_wire::name::{FoldedBuf, HashSeed, QueryName};
+use weir_wire::name::{FoldedBuf, HashSeed, NameHash, QueryName};
 use weir_zone::Zone;
 use weir_zone::index::HashIndex;
+
+/// What the second-level cache of a processor holds of zones beside all else: half a megabyte is common there.
+const CACHED_OCTETS: usize = 256 << 10;
 
 /// What a zone of the set is good for.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct ZoneSet {
     index: HashIndex,
     /// Most labels of an origin.
     max_depth: usize,
+    /// Octets of all zones that answer.
+    octets: usize,
 }
 
 /// A zone of the set and how much of the name stands in front of its origin.
@@ -80,6 +85,31 @@ impl ZoneSet {
         Some(Found { state: &self.entry(number)?.state, origin_skip: skip })
     }
 
+    /// Most labels of an origin.
+    pub(crate) fn max_depth(&self) -> usize {
+        self.max_depth
+    }
+
+    /// Whether the zones are too large for a processor's caches.
+    pub(crate) fn is_large(&self) -> bool {
+        self.octets > CACHED_OCTETS
+    }
+
+    /// The number of a zone whose origin has one of these hashes, very probably; 0 for none. Loads the slots alone.
+    #[inline]
+    pub(crate) fn probable_entry(&self, origins: &[NameHash]) -> u32 {
+        origins.iter().find_map(|&origin| self.index.find(origin, |_| true)).unwrap_or(0)
+    }
+
+    /// The zone of an entry, if it answers.
+    #[inline]
+    pub(crate) fn zone_of(&self, number: u32) -> Option<&Zone> {
+        match &self.entry(number)?.state {
+            ZoneState::Ready(zone) => Some(zone),
+            ZoneState::Loading | ZoneState::Broken => None,
+        }
+    }
+
     /// Entries are numbered from 1: 0 marks an empty slot of the index.
     fn entry(&self, number: u32) -> Option<&Entry> {
         self.entries.get(usize::try_from(number).ok()?.checked_sub(1)?)
@@ -113,6 +143,11 @@ impl ZoneSetBuilder {
             index.insert(self.seed.hash(origin), number);
             max_depth = max_depth.max(origin.name().n_labels());
         }
-        ZoneSet { seed: self.seed, generation, entries: self.entries, index, max_depth }
+        let octets = self.entries.iter().map(|entry| match &entry.state {
+            ZoneState::Ready(zone) => zone.octets(),
+            ZoneState::Loading | ZoneState::Broken => 0,
+        });
+        let octets = octets.sum();
+        ZoneSet { seed: self.seed, generation, entries: self.entries, index, max_depth, octets }
     }
 }

@@ -82,6 +82,16 @@ impl Responder {
         }
     }
 
+    /// Has the processor load what `messages`, which are about to be answered, will be answered from.
+    #[inline]
+    pub(crate) fn prefetch<'m>(
+        &mut self,
+        messages: impl ExactSizeIterator<Item = &'m [u8]>,
+        serving: &Serving,
+    ) {
+        weir_authority::prefetch(messages, &mut self.scratch, &serving.zones);
+    }
+
     /// Writes the answer to `message` into `out`; yields its octets, 0 when there is none to give.
     #[inline]
     pub(crate) fn answer(

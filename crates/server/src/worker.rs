@@ -205,6 +205,7 @@ impl Round<'_> {
     fn answer_all(&mut self, n_queries: usize) {
         let serving = self.serving.load();
         let now = seconds_now();
+        self.responder.prefetch((0..n_queries).map(|i| self.batch.query(i)), &serving);
         for i in 0..n_queries {
             let exchange = self.batch.exchange(i);
             if exchange.peer.port() == 0 {

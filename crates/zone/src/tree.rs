@@ -51,6 +51,8 @@ use weir_wire::image::Image;
 use weir_wire::name::{Folded, FoldedBuf, HashSeed, NameHash, QueryName};
 use weir_wire::rtype::{Class, Rtype};
 
+/// Octets that a processor loads at once.
+const CACHE_LINE_LEN: usize = 64;
 /// Octets of a node in front of its owner.
 pub(crate) const NODE_HEAD_LEN: usize = 12;
 /// Octets of a short RRset in front of its image.
@@ -240,6 +242,20 @@ impl Zone {
         // The asterisk sorts behind few labels, but those may have any number of descendants; the hash knows.
         let name = FoldedBuf::join(b"\x01*", encloser.owner(self).folded()).ok()?;
         self.find_name(name.folded())
+    }
+
+    /// Where the node of a name with this hash lies, very probably; 0 for nowhere. Loads the slot alone.
+    #[inline]
+    pub fn probable_position(&self, hash: NameHash) -> u32 {
+        self.index.find(hash, |_| true).unwrap_or(0)
+    }
+
+    /// Loads the start of the node at a position: its head and, most of the time, its RRsets. Yields nothing of use.
+    #[inline]
+    pub fn touch(&self, position: u32) -> u8 {
+        let at = position_in_arena(position);
+        let octet = |at: usize| self.arena.get(at).copied().unwrap_or(0);
+        octet(at) ^ octet(at + CACHE_LINE_LEN - 1)
     }
 
     /// The node at a position in the arena.

@@ -62,8 +62,9 @@ struct Crew {
     mode: &'static str,
 }
 
-const CREWS: [Crew; 3] = [
+const CREWS: [Crew; 4] = [
     Crew { name: "one worker", cpus: "0", workers: "1", mode: "reuseport" },
+    Crew { name: "one worker, on the client's CPU", cpus: "1", workers: "1", mode: "reuseport" },
     Crew { name: "two workers", cpus: "0-1", workers: "2", mode: "reuseport" },
     Crew { name: "two workers, fanout in waiting", cpus: "0-1", workers: "2", mode: "auto" },
 ];
