@@ -74,16 +74,27 @@ impl Drop for Running {
     }
 }
 
+/// CPU time of children of this program that have ended and were waited for. To ten milliseconds.
+pub(crate) fn cpu_time_of_the_ended() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    Duration::from_millis(ticks_from(&stat, 13).unwrap_or(0) * 1000 / TICKS_A_SECOND)
+}
+
 /// The user and system time of a process tree, in ticks.
 fn ticks(pid: u32) -> u64 {
     let own = fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| ticks_in(&stat));
     own.unwrap_or(0) + children(pid).into_iter().map(ticks).sum::<u64>()
 }
 
-/// Fields 14 and 15 of proc_pid_stat(5), counted from behind the program's name, which may hold spaces.
+/// Fields 14 and 15 of proc_pid_stat(5).
 fn ticks_in(stat: &str) -> Option<u64> {
+    ticks_from(stat, 11)
+}
+
+/// The sum of two fields of proc_pid_stat(5): `n_before` stand before them behind the program's name, which may hold spaces.
+fn ticks_from(stat: &str, n_before: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split_whitespace().skip(11);
+    let mut fields = fields.split_whitespace().skip(n_before);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
@@ -118,6 +129,7 @@ mod tests {
     fn a_name_with_spaces_does_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 250 130 9 9 20 0 1 0 5 6 7";
         assert_eq!(ticks_in(stat), Some(380));
+        assert_eq!(ticks_from(stat, 13), Some(18));
         assert_eq!(ticks_in("7 (a) S 1"), None);
     }
 

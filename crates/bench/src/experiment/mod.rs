@@ -1,4 +1,4 @@
-//! The five results behind Weir, made again, and what its own ways in cost: each experiment writes its table and its plot into its own folder, beside the
+//! The five results behind Weir, made again, and what its own ways in and its load generator cost: each experiment writes its table and its plot into its own folder, beside the
 //! words that say what differs from the thread and why.
 
 use std::fmt::Write;
@@ -12,6 +12,7 @@ use crate::server::Tools;
 use crate::setup;
 
 mod cpus;
+mod generator;
 mod ingress;
 mod reuseport;
 mod rollover;
@@ -35,6 +36,8 @@ pub(crate) enum Experiment {
     Rollover,
     /// What an answer costs by sockets and by rings, with a second worker, and with a fanout in waiting
     Ingress,
+    /// queryperf beside dnsperf: what a query costs the client, and how many it can send
+    Generator,
     /// Streams and answers with segmentation and batches on and off
     Transmit,
 }
@@ -63,6 +66,7 @@ impl Experiment {
             Experiment::Steering => "steering",
             Experiment::Rollover => "rollover",
             Experiment::Ingress => "ingress",
+            Experiment::Generator => "generator",
             Experiment::Transmit => "transmit",
         }
     }
@@ -76,6 +80,7 @@ impl Experiment {
             Experiment::Steering => steering::run(bench),
             Experiment::Rollover => rollover::run(bench),
             Experiment::Ingress => ingress::run(bench),
+            Experiment::Generator => generator::run(bench),
             Experiment::Transmit => transmit::run(bench),
         }
     }
