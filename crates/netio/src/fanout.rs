@@ -17,6 +17,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +31,7 @@ use crate::handoff::Handoff;
 use crate::links::Links;
 use crate::reuseport::Listeners;
 use crate::ring::{self, RingContext, RingEngine, RingSize};
-use crate::steer::Steer;
+use crate::steer::{self, Steer};
 use crate::sys::{self, set_int};
 use crate::udp::{UdpEngine, UdpSocketConfig, set_buffers};
 
@@ -143,6 +144,8 @@ pub struct Fanout {
     links: Links,
     taken: Taken,
     switch: Switch,
+    /// Spreads flows over the rings as it does over the sockets: then the classic switch is thrown worker by worker.
+    flows: Option<Vec<sock_filter>>,
     /// Counted by sets that are closed, and drops, which the kernel forgets when they are read.
     past: FanoutStats,
 }
@@ -161,7 +164,7 @@ impl Fanout {
         if n_workers > MAX_MEMBERS {
             return Err(FanoutError::TooManyWorkers(n_workers));
         }
-        let sockets = listeners.iter().map(|group| handles(&group.udp)).collect::<Result<_, _>>()?;
+        let sockets: Vec<_> = listeners.iter().map(|group| handles(&group.udp)).collect::<Result<_, _>>()?;
         let listeners: Vec<SocketAddr> = listeners.iter().map(|group| group.address).collect();
         let links = Links::read().map_err(failed("rtnetlink"))?.only(&config.interfaces);
         let mut config = config;
@@ -183,6 +186,10 @@ impl Fanout {
                 classic(&taken).map_err(failed("packet filter"))?
             }
         };
+        let flows = match (&switch, config.steer) {
+            (Switch::Classic { .. }, Steer::Hash) => spread_alike(&sockets, n_workers),
+            _ => None,
+        };
         let reserve = (0..config.engagements.max(1))
             .map(|_| (0..n_workers).map(|_| packet_socket()).collect())
             .collect::<Result<_, _>>()?;
@@ -199,6 +206,7 @@ impl Fanout {
             links,
             taken,
             switch,
+            flows,
             past: FanoutStats::default(),
         };
         fanout.prepare().map_err(failed("packet ring"))?;
@@ -350,6 +358,9 @@ impl Fanout {
             bind_to_all(socket).map_err(failed("bind"))?;
             group = Some(self.join(socket, group).map_err(failed("PACKET_FANOUT"))?);
         }
+        if let (Some(flows), Some(socket)) = (&self.flows, set.first()) {
+            steer_fanout(socket.as_fd(), flows).map_err(failed("PACKET_FANOUT_DATA"))?;
+        }
         Ok(())
     }
 
@@ -364,6 +375,7 @@ impl Fanout {
     /// Makes a socket a member of `group`, or of a new one whose number the kernel chooses; yields the number.
     fn join(&self, socket: BorrowedFd<'_>, group: Option<u32>) -> io::Result<u32> {
         let mut kind = match self.config.steer {
+            Steer::Hash if self.flows.is_some() => PACKET_FANOUT_CBPF,
             Steer::Hash => libc::PACKET_FANOUT_HASH,
             Steer::Cpu => libc::PACKET_FANOUT_CPU,
         } | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
@@ -383,17 +395,20 @@ impl Fanout {
         match &self.switch {
             Switch::Classic { ring, shadow_v4, shadow_v6 } => {
                 // Rings first: for some microseconds a query may be answered by both.
-                for socket in self.hooked.iter().flatten() {
-                    filter::attach(socket.as_fd(), ring).map_err(failed("SO_ATTACH_FILTER"))?;
-                }
-                for (address, sockets) in self.context.listeners.iter().zip(&self.sockets) {
-                    let shadow = if address.is_ipv4() { shadow_v4 } else { shadow_v6 };
-                    sockets
-                        .iter()
-                        .try_for_each(|socket| filter::attach(socket.as_fd(), shadow))
-                        .map_err(failed("SO_ATTACH_FILTER"))?;
-                }
-                Ok(())
+                let rings = |workers: Range<usize>| {
+                    let mut rings = self.hooked.iter().flatten().skip(workers.start).take(workers.len());
+                    rings.try_for_each(|socket| filter::attach(socket.as_fd(), ring))
+                };
+                let sockets = |workers: Range<usize>| {
+                    let mut groups = self.context.listeners.iter().zip(&self.sockets);
+                    groups.try_for_each(|(address, sockets)| {
+                        let shadow = if address.is_ipv4() { shadow_v4 } else { shadow_v6 };
+                        let mut sockets = sockets.iter().skip(workers.start).take(workers.len());
+                        sockets.try_for_each(|socket| filter::attach(socket.as_fd(), shadow))
+                    })
+                };
+                self.in_turn(|workers| rings(workers.clone()).and_then(|()| sockets(workers)))
+                    .map_err(failed("SO_ATTACH_FILTER"))
             }
             Switch::Handoff(handoff) => {
                 // Every packet that meets the sockets' filter has met the tap before.
@@ -409,16 +424,35 @@ impl Fanout {
     fn switch_to_sockets(&self) {
         match &self.switch {
             Switch::Classic { .. } => {
-                let _ = self.each_socket(filter::detach);
-                for socket in self.hooked.iter().flatten() {
-                    let _ = filter::attach(socket.as_fd(), &filter::nothing());
-                }
+                let _ = self.in_turn(|workers| {
+                    for sockets in &self.sockets {
+                        for socket in sockets.iter().skip(workers.start).take(workers.len()) {
+                            let _ = filter::detach(socket.as_fd());
+                        }
+                    }
+                    for socket in self.hooked.iter().flatten().skip(workers.start).take(workers.len()) {
+                        let _ = filter::attach(socket.as_fd(), &filter::nothing());
+                    }
+                    Ok(())
+                });
+                // What the taps have taken is in the rings before anybody empties them for the last time.
+                std::thread::sleep(GRACE);
             }
             Switch::Handoff(handoff) => {
                 let _ = handoff.set(false);
                 std::thread::sleep(GRACE);
                 let _ = self.each_socket(filter::detach);
             }
+        }
+    }
+
+    /// Acts on one worker after the other where a flow has the same one by either way: then its queries meet a half-thrown
+    /// switch for as long as two filters take. Else on all workers at once.
+    fn in_turn(&self, mut act: impl FnMut(Range<usize>) -> io::Result<()>) -> io::Result<()> {
+        let n_workers = self.senders.len();
+        match self.flows {
+            Some(_) => (0..n_workers).try_for_each(|worker| act(worker..worker + 1)),
+            None => act(0..n_workers),
         }
     }
 
@@ -441,6 +475,32 @@ impl Fanout {
 /// What is missing.
 pub fn probe() -> Result<(), FanoutError> {
     open_packet_socket().map(drop)
+}
+
+/// Has every group of sockets spread flows by one program, and yields it, for the fanout to do the same; `None` where a group
+/// does not take it (one worker has no group).
+fn spread_alike(groups: &[Vec<OwnedFd>], n_workers: usize) -> Option<Vec<sock_filter>> {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // Senders shall not know which of their ports meet one worker.
+    let [s0, s1, s2, s3, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
+    let secret = u32::from_le_bytes([s0, s1, s2, s3]);
+    let program = steer::flow_program(u32::try_from(n_workers).ok()?, secret);
+    let mut first_of_each = groups.iter().map(|group| group.first());
+    first_of_each
+        .all(|socket| socket.is_some_and(|socket| steer::attach(socket.as_fd(), &program).is_ok()))
+        .then_some(program)
+}
+
+/// `PACKET_FANOUT_CBPF` and `PACKET_FANOUT_DATA`, include/uapi/linux/if_packet.h.
+const PACKET_FANOUT_CBPF: u32 = 6;
+const PACKET_FANOUT_DATA: c_int = 22;
+
+/// Has a fanout group spread frames by a program; any member will do.
+fn steer_fanout(socket: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The kernel only reads the program; the C type has no const.
+    let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    sys::set_option(socket, libc::SOL_PACKET, PACKET_FANOUT_DATA, &filter)
 }
 
 fn classic(taken: &Taken) -> io::Result<Switch> {

@@ -22,6 +22,7 @@ use weir_netio::ingress::Ingress;
 use weir_netio::reuseport::{self, ListenConfig, Opened};
 use weir_netio::ring::{RingEngine, RingSize};
 use weir_netio::steer::Steer;
+use weir_netio::udp::UdpSocketConfig;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing has to come for it to count as nothing.
@@ -270,7 +271,10 @@ impl Server {
 
     fn on(addresses: &[&str], n_workers: usize, config: FanoutConfig) -> Server {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        let opened: Opened = reuseport::open(&addresses, &ListenConfig::for_workers(n_workers)).unwrap();
+        // On the wire joined answers are one frame: it would have to be cut apart to be counted.
+        let udp = UdpSocketConfig { join_answers: false, ..UdpSocketConfig::default() };
+        let listen = ListenConfig { udp, ..ListenConfig::for_workers(n_workers) };
+        let opened: Opened = reuseport::open(&addresses, &listen).unwrap();
         let fanout = Fanout::open(&opened.listeners, config).unwrap();
         let (stop, stalled) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (by_ring, by_socket) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -820,6 +824,6 @@ fn the_exact_switch_loses_and_doubles_nothing() {
 fn the_classic_switch_loses_nothing_and_doubles_few() {
     for n_workers in [1, 8] {
         // The median: a switch that is interrupted half-way, on a machine that has other work, doubles hundreds.
-        assert!(outcome(n_workers, false).doubled[500] < 10);
+        assert!(outcome(n_workers, false).doubled[500] < 5);
     }
 }
