@@ -29,6 +29,8 @@ pub enum Rule {
     TtlsDiffer,
     /// The same record twice; it is kept once (RFC 2181 section 5).
     Duplicate,
+    /// Records of one RRset that are longer together than a message may be (RFC 1035 section 4.2.2).
+    RrsetTooLarge,
     /// An RRSIG record that covers no RRset; it is left out.
     SignatureOfNothing,
     /// An NS, MX or SRV record that names an alias (RFC 2181 section 10.3).
@@ -51,6 +53,9 @@ pub enum Rule {
     DsWithoutCut,
     /// An NSEC or NSEC3 record that is missing or does not lead to the next (RFC 4034 section 4, RFC 5155 section 7.1).
     NsecChain,
+    /// NSEC and NSEC3 records that are not used, because of each other or for want of their apex (RFC 5155 sections
+    /// 4.1 and 10).
+    NsecMixed,
     /// Proofs that live longer than negative answers (RFC 9077 section 3).
     NsecTtl,
     /// NSEC3 with iterations (RFC 9276 section 3.1).
@@ -99,6 +104,7 @@ impl Rule {
             Rule::BelowDname => "below-dname",
             Rule::TtlsDiffer => "ttls-differ",
             Rule::Duplicate => "duplicate",
+            Rule::RrsetTooLarge => "rrset-too-large",
             Rule::SignatureOfNothing => "signature-of-nothing",
             Rule::TargetAlias => "target-alias",
             Rule::TargetWithoutAddress => "target-without-address",
@@ -110,6 +116,7 @@ impl Rule {
             Rule::KeyMismatch => "key-mismatch",
             Rule::DsWithoutCut => "ds-without-cut",
             Rule::NsecChain => "nsec-chain",
+            Rule::NsecMixed => "nsec-mixed",
             Rule::NsecTtl => "nsec-ttl",
             Rule::Nsec3Iterations => "nsec3-iterations",
             Rule::Nsec3TooManyIterations => "nsec3-too-many-iterations",
@@ -137,6 +144,10 @@ impl Rule {
             Rule::BelowDname => "the record lies below a DNAME record and is never answered",
             Rule::TtlsDiffer => "the TTLs of one RRset differ; the lowest is used",
             Rule::Duplicate => "the record is there already; this one is left out",
+            Rule::RrsetTooLarge => {
+                "the records of this name and type do not fit into a message together and are never answered; \
+                 take some away"
+            }
             Rule::SignatureOfNothing => "the RRSIG record covers no RRset of this name; it is left out",
             Rule::TargetAlias => "the record names an alias; let it name the host itself",
             Rule::TargetWithoutAddress => {
@@ -158,6 +169,7 @@ impl Rule {
                 "a DS record stands where there is no delegation; add NS records or remove it"
             }
             Rule::NsecChain => "the chain of NSEC or NSEC3 records is broken here; sign the zone again",
+            Rule::NsecMixed => "NSEC and NSEC3 records do not fit each other; sign the zone again",
             Rule::NsecTtl => {
                 "the TTL of NSEC and NSEC3 records is above that of negative answers; sign the zone again"
             }

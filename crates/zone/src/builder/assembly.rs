@@ -94,7 +94,7 @@ fn finish(mut writer: Writer<'_>, n_threads: usize) -> Result<(Zone, Vec<Finding
     let negative_soa_at =
         soa.map_or(0, |(soa, signatures)| write_negative_soa(&mut writer, &soa, &signatures));
     let segment = writer.into_segment();
-    let Segment { mut arena, mut order, hashes, n_records, max_depth, mut findings, .. } = segment;
+    let Segment { mut arena, mut order, hashes, n_records, max_depth, proofs, mut findings, .. } = segment;
     if segment.is_full {
         let owner = frame.origin.name().fold();
         findings.push(Finding {
@@ -126,6 +126,7 @@ fn finish(mut writer: Writer<'_>, n_threads: usize) -> Result<(Zone, Vec<Finding
         expire: numbers.as_ref().map_or(0, |soa| soa.expire),
         n_records,
         denial: Denial::Unsigned,
+        proofs,
     };
     links::resolve(&mut zone, n_threads);
     zone.denial = Denial::of(&zone);

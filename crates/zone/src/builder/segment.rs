@@ -3,15 +3,19 @@
 use super::order::{self, Entry};
 use super::pending::{Blocks, Pending, Run};
 use crate::finding::{Finding, FindingList, Rule};
-use crate::tree::{self, LINK_LEN, NODE_HEAD_LEN, RrsetHead, flag};
+use crate::tree::{self, LINK_LEN, NODE_HEAD_LEN, ProofTypes, RrsetHead, flag};
 use std::collections::HashSet;
-use weir_wire::image::{ImageMaker, Owner, RECORD_HEAD_LEN};
+use weir_wire::image::{ImageMaker, Owner, QUESTION_AT, RECORD_HEAD_LEN};
 use weir_wire::name::{Folded, FoldedBuf, HashSeed, MAX_LABELS, Name, NameHash};
 use weir_wire::rdata;
 use weir_wire::rtype::{Class, Rtype};
 
 /// RRsets up to this size are searched for duplicates pair by pair.
 const MAX_PAIRWISE: usize = 16;
+/// Most octets of a message over TCP (RFC 1035 section 4.2.2).
+const MAX_MESSAGE_LEN: usize = 65_535;
+/// Octets of a question behind its name: type and class.
+const QUESTION_TAIL_LEN: usize = 4;
 /// The apex as what covers a node of another segment; [`Zone`](crate::Zone) positions never get there, because nodes
 /// have more than four octets.
 const APEX: u32 = u32::MAX;
@@ -38,6 +42,7 @@ pub(super) struct Segment {
     pub(super) max_depth: usize,
     /// What the segment makes known of the apex, when that is in another one.
     pub(super) apex_flags: u8,
+    pub(super) proofs: ProofTypes,
     pub(super) findings: FindingList,
     /// Whether positions or lengths went past 32 bits.
     pub(super) is_full: bool,
@@ -52,6 +57,7 @@ impl Segment {
         self.n_records = 0;
         self.max_depth = 0;
         self.apex_flags = 0;
+        self.proofs = ProofTypes::default();
         self.findings = FindingList::default();
         self.is_full = false;
     }
@@ -79,6 +85,8 @@ impl Segment {
         self.n_records += other.n_records;
         self.max_depth = self.max_depth.max(other.max_depth);
         self.set_flag(apex, other.apex_flags);
+        self.proofs.nsec |= other.proofs.nsec;
+        self.proofs.nsec3 |= other.proofs.nsec3;
         self.findings.append(std::mem::take(&mut other.findings));
         self.is_full |= other.is_full;
     }
@@ -238,6 +246,9 @@ impl<'b> Writer<'b> {
 
     /// Writes the node of records that share their owner, and the empty non-terminals above it.
     fn push_owner(&mut self, prefix: &[u8], group: &[Pending<'_>]) {
+        if !prefix.is_empty() && group.iter().all(|record| record.rtype == Rtype::RRSIG) {
+            return self.leave_out(prefix, group);
+        }
         self.push_node(prefix);
         let Ok(name) = FoldedBuf::join(prefix, self.frame.origin) else { return };
         let types = Types::of(group);
@@ -248,6 +259,14 @@ impl<'b> Writer<'b> {
             n_rrsets += u16::from(self.push_rrset(name.folded(), rrset));
         }
         self.close_node(n_rrsets, &types, first);
+    }
+
+    /// Reports signatures whose owner has nothing else. They make no name exist (RFC 4034 section 3: RRSIG records are
+    /// no RRset of their own), so that an answer agrees with the chain of NSEC records, which leaves such a name out.
+    fn leave_out(&mut self, prefix: &[u8], signatures: &[Pending<'_>]) {
+        for group in signatures.chunk_by(|a, b| sort_type(a).0 == sort_type(b).0) {
+            self.report_at(prefix, Rule::SignatureOfNothing, group.first());
+        }
     }
 
     /// Starts the node of `prefix`, with its missing ancestors as empty non-terminals.
@@ -315,6 +334,8 @@ impl<'b> Writer<'b> {
     /// Fills in what is known of the node only when its RRsets are.
     fn close_node(&mut self, n_rrsets: u16, types: &Types, first: &Pending<'_>) {
         let is_apex = self.path.len() == 1;
+        self.segment.proofs.nsec |= types.nsec;
+        self.segment.proofs.nsec3 |= types.nsec3;
         let Some(level) = self.path.last_mut() else { return };
         let (position, covered, below_dname) = (level.position, level.covers_below != 0, level.is_dname);
         let is_delegation = types.ns && !is_apex;
@@ -322,7 +343,8 @@ impl<'b> Writer<'b> {
             level.covers_below = position;
             level.is_dname = !is_delegation;
         }
-        if covered && below_dname {
+        // NSEC3 records stand right below the apex whatever it owns (RFC 5155 section 3).
+        if covered && below_dname && !types.only_nsec3 {
             self.report(Rule::BelowDname, Some(first));
         }
         if types.only_nsec3 {
@@ -379,6 +401,11 @@ impl<'b> Writer<'b> {
         let mut kept = Vec::new();
         let signatures = self.without_duplicates(signatures, &mut kept);
         self.push_images(owner, ttl, records, signatures);
+        if self.records.image(owner).records.len()
+            > MAX_MESSAGE_LEN - QUESTION_AT - owner.octets().len() - QUESTION_TAIL_LEN
+        {
+            self.report(Rule::RrsetTooLarge, Some(first));
+        }
         self.append_rrset(first.rtype, owner);
         self.segment.n_records += (records.len() + signatures.len()) as u64;
         if first.rtype == Rtype::SOA && self.path.len() == 1 {
@@ -487,7 +514,11 @@ impl<'b> Writer<'b> {
     }
 
     pub(super) fn report(&mut self, rule: Rule, record: Option<&Pending<'_>>) {
-        let prefix = if record.is_some() { self.last_prefix.as_slice() } else { &[] };
+        let prefix = if record.is_some() { self.last_prefix.clone() } else { Vec::new() };
+        self.report_at(&prefix, rule, record);
+    }
+
+    fn report_at(&mut self, prefix: &[u8], rule: Rule, record: Option<&Pending<'_>>) {
         let owner = FoldedBuf::join(prefix, self.frame.origin).unwrap_or(self.frame.origin.name().fold());
         let rtype = record.map_or(Rtype::SOA, |record| record.rtype);
         self.segment.findings.push(Finding {
@@ -509,6 +540,8 @@ struct Types {
     dname: bool,
     /// Types that must not stand beside a CNAME.
     beside_cname: bool,
+    nsec: bool,
+    nsec3: bool,
     only_nsec3: bool,
 }
 
@@ -521,6 +554,8 @@ impl Types {
                 Rtype::NS => types.ns = true,
                 Rtype::CNAME => types.cname = true,
                 Rtype::DNAME => types.dname = true,
+                Rtype::NSEC => types.nsec = true,
+                Rtype::NSEC3 => types.nsec3 = true,
                 _ => {}
             }
             // RFC 2181 section 10.1 and RFC 4035 section 2.5: beside a CNAME only what signing adds.

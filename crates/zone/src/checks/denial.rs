@@ -11,6 +11,7 @@ use weir_wire::rtype::Rtype;
 pub(super) fn check(limits: &Limits, report: &mut Report<'_>) {
     let zone = report.zone;
     parameters(limits, report);
+    mixed(report);
     match zone.denial() {
         Denial::Unsigned => return,
         Denial::Nsec(_) => nsec_chain(report),
@@ -34,6 +35,28 @@ fn parameters(limits: &Limits, report: &mut Report<'_>) {
         if !salt.is_empty() {
             report.push(Rule::Nsec3Salt, apex, Rtype::NSEC3PARAM, "");
         }
+    }
+}
+
+/// Proofs that are there and that no answer holds: a zone denies by one chain, which its apex announces.
+fn mixed(report: &mut Report<'_>) {
+    let zone = report.zone;
+    let (apex, proofs) = (zone.apex(), zone.proofs);
+    let has_parameters = apex.rrset(Rtype::NSEC3PARAM).is_some();
+    let is_nsec3 = matches!(zone.denial(), Denial::Nsec3(_));
+    if is_nsec3 && proofs.nsec {
+        report.push(Rule::NsecMixed, apex, Rtype::NSEC, "there is an NSEC3PARAM record: NSEC is not used");
+    }
+    // Without any proof or key the record has no effect.
+    let is_signed = proofs.nsec || proofs.nsec3 || apex.rrset(Rtype::DNSKEY).is_some();
+    if !is_nsec3 && has_parameters && is_signed {
+        report.push(Rule::NsecMixed, apex, Rtype::NSEC3PARAM, "no NSEC3 record has these parameters");
+    }
+    if !is_nsec3 && !has_parameters && proofs.nsec3 {
+        report.push(Rule::NsecMixed, apex, Rtype::NSEC3, "there is no NSEC3PARAM record: NSEC3 is not used");
+    }
+    if matches!(zone.denial(), Denial::Unsigned) && proofs.nsec {
+        report.push(Rule::NsecMixed, apex, Rtype::NSEC, "the apex has none: NSEC is not used");
     }
 }
 

@@ -79,8 +79,10 @@ fn altitude_cm(text: &[u8]) -> Option<u32> {
     let text = text.strip_suffix(b"m").unwrap_or(text);
     let (sign, text) = text.strip_prefix(b"-").map_or((1, text), |text| (-1, text));
     let centimetres = sign * i64::try_from(fixed_point(text, 2)?).ok()?;
-    let in_range = centimetres <= MAX_LOC_ALTITUDE_CM;
-    u32::try_from(centimetres + 10_000_000).ok().filter(|_| in_range)
+    if centimetres > MAX_LOC_ALTITUDE_CM {
+        return None;
+    }
+    u32::try_from(centimetres.checked_add(10_000_000)?).ok()
 }
 
 fn packed_size(text: &[u8]) -> Option<LocSize> {
@@ -115,5 +117,8 @@ mod tests {
         assert_eq!(altitude_cm(b"-100000.01"), None);
         assert_eq!(altitude_cm(b"42849672.95"), Some(u32::MAX));
         assert_eq!(altitude_cm(b"42849672.96"), None);
+        assert_eq!(altitude_cm(b"92233720368547758.07m"), None);
+        assert_eq!(altitude_cm(b"-92233720368547758.07m"), None);
+        assert_eq!(altitude_cm(b"184467440737095516.15m"), None);
     }
 }
