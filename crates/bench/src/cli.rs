@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make one of the results behind Weir again; benchmarks/experiments/NAME/run does this with everything built
     Experiment(ExperimentArgs),
+    /// Measure how zones are loaded, and what many of them cost; benchmarks/zones/run does this with everything built
+    Loading(LoadingArgs),
     /// Receive datagrams and throw them away
     #[command(hide = true)]
     Sink {
@@ -136,6 +138,25 @@ pub(crate) struct RunArgs {
     /// Measure nothing: make tables and plots of a folder anew
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// Arguments of `loading`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoadingArgs {
+    #[command(flatten)]
+    pub(crate) programs: Programs,
+
+    /// Turns of each program; medians are shown
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) rounds: u32,
+
+    /// A hundredth of the records, one round; results in target/bench: to see that it works
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Folder of the results [default: benchmarks/record/loading/DATE-MACHINE]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `experiment`.

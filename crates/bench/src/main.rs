@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`workload`] with [`zones`], [`root`] and [`sign`] is what is asked; [`server`] is who answers, [`net`]
 //! where, [`load`] how it is asked; [`run`] lets them take turns, [`process`] reads what it cost; [`record`] keeps the raw
-//! data; [`report`], [`plot`] and [`setup`] make tables and plots of it. [`experiment`] holds what is not a comparison of servers.
+//! data; [`report`], [`plot`] and [`setup`] make tables and plots of it. [`loading`] is about zones that are read; [`experiment`] holds what is not a comparison of servers.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod cli;
 mod experiment;
 mod first_answer;
 mod load;
+mod loading;
 mod net;
 mod plot;
 mod process;
@@ -32,7 +33,7 @@ mod sign;
 mod workload;
 mod zones;
 
-use cli::{Cli, Command, ExperimentArgs, RunArgs};
+use cli::{Cli, Command, ExperimentArgs, LoadingArgs, RunArgs};
 use experiment::Bench;
 use record::Record;
 use run::Plan;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => compare(&args),
         Command::Experiment(args) => repeat_result(&args),
+        Command::Loading(args) => measure_loading(&args),
         Command::Sink { call, local, peer } => experiment::sink::run(&call, local, peer),
         Command::AskOnce { server, name, kind, connected } => {
             first_answer::ask_once(server, &name, &kind, connected)
@@ -92,6 +94,23 @@ fn repeat_result(args: &ExperimentArgs) -> anyhow::Result<()> {
         scale: if args.quick { 10 } else { 1 },
     };
     args.name.run(&bench)
+}
+
+fn measure_loading(args: &LoadingArgs) -> anyhow::Result<()> {
+    let programs = &args.programs;
+    let tools = run::tools(&programs.weir, &programs.queryperf, &programs.hickory, &programs.work)?;
+    let work = std::path::absolute(&programs.work)?;
+    let usual_out = || Path::new("benchmarks/record/loading").join(setup::record_name());
+    let plan = loading::Plan {
+        rounds: if args.quick { 1 } else { args.rounds },
+        scale: if args.quick { 100 } else { 1 },
+        out: args
+            .out
+            .clone()
+            .unwrap_or_else(|| if args.quick { work.join("quick-loading") } else { usual_out() }),
+        work: work.join(if args.quick { "quick-zones" } else { "zones" }),
+    };
+    loading::run(&plan, &tools)
 }
 
 fn seconds(value: f64) -> Duration {

@@ -177,7 +177,7 @@ impl Server {
             let last = lines[lines.len().saturating_sub(12)..].join("\n");
             format!("{} does not answer; the end of what it wrote:\n{last}\n", self.title())
         })?;
-        Ok(Started { running, to_first_answer, _folder: folder })
+        Ok(Started { running, at: start, to_first_answer, folder })
     }
 
     fn command(self, place: &Place<'_>, folder: &Path) -> anyhow::Result<Command> {
@@ -202,13 +202,13 @@ impl Server {
                 command
             }
             Server::Knot | Server::KnotXdp => {
-                let mut command = net.server("knotd");
+                let mut command = net.server_on(place.cpus, "knotd");
                 let file = if self == Server::Knot { "knot.conf" } else { "knot-xdp.conf" };
                 command.arg("-c").arg(template(file)?);
                 command
             }
             Server::Nsd => {
-                let mut command = net.server("nsd");
+                let mut command = net.server_on(place.cpus, "nsd");
                 command.arg("-d").arg("-c").arg(template("nsd.conf")?);
                 command
             }
@@ -292,7 +292,7 @@ pub(crate) struct Place<'a> {
     pub(crate) case: Case,
     /// Octets of a floor's answers.
     pub(crate) answer_octets: u32,
-    /// Where Weir runs, and with how many workers; the others have one, on the server's CPU.
+    /// Where Weir, Knot and NSD run, and with how many workers Weir does; the others have one, and one CPU.
     pub(crate) cpus: &'a str,
     pub(crate) workers: &'a str,
     /// Further flags of `weir serve`.
@@ -321,9 +321,18 @@ impl Place<'_> {
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) running: Running,
-    /// From its start to its first answer.
+    /// When it was started.
+    pub(crate) at: Instant,
+    /// From then to its first answer.
     pub(crate) to_first_answer: Duration,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
+}
+
+impl Started {
+    /// What it has written so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
 }
 
 /// Asks from the client's namespace until an answer comes: `weir-bench first-answer`, on its way before the server is.

@@ -270,6 +270,15 @@ fn lines_of_a_megabyte_are_read() {
 }
 
 #[test]
+fn tokens_are_counted_across_windows() {
+    let line = "a.example. 3600 IN TXT \"two words\" ( b ) ; c\n";
+    let n_lines = 2 * BLOCK_LEN / line.len() + 1;
+    assert_eq!(count_tokens(line.repeat(n_lines).as_bytes()), 6 * n_lines as u64);
+    assert_eq!(count_tokens(b""), 0);
+    assert_eq!(count_tokens(b"a b c"), 3);
+}
+
+#[test]
 fn a_failing_read_is_an_error_line() {
     struct Failing;
     impl Read for Failing {
