@@ -1,7 +1,7 @@
 //! All zones that a server answers for, found by the longest suffix of a name.
 
 use std::sync::Arc;
-use weir_wire::name::{FoldedBuf, HashSeed, NameHash, QueryName};
+use weir_wire::name::{Folded, FoldedArc, HashSeed, NameHash, QueryName};
 use weir_zone::Zone;
 use weir_zone::index::HashIndex;
 
@@ -21,8 +21,19 @@ pub enum ZoneState {
 
 #[derive(Debug)]
 struct Entry {
-    origin: FoldedBuf,
+    origin: FoldedArc,
     state: ZoneState,
+}
+
+impl Entry {
+    /// The zone's name; that of a zone that is ready stands in it, where the lookup goes on.
+    #[inline]
+    fn origin(&self) -> Folded<'_> {
+        match &self.state {
+            ZoneState::Ready(zone) => zone.origin(),
+            ZoneState::Loading | ZoneState::Broken => self.origin.folded(),
+        }
+    }
 }
 
 /// An immutable set of zones; a change of any zone makes a new set with the next generation.
@@ -64,7 +75,7 @@ impl ZoneSet {
     }
 
     /// The zones by origin, in the order they were added.
-    pub fn zones(&self) -> impl ExactSizeIterator<Item = (&FoldedBuf, &ZoneState)> {
+    pub fn zones(&self) -> impl ExactSizeIterator<Item = (&FoldedArc, &ZoneState)> {
         self.entries.iter().map(|entry| (&entry.origin, &entry.state))
     }
 
@@ -80,7 +91,7 @@ impl ZoneSet {
     fn find_origin(&self, name: &QueryName, skip: usize) -> Option<Found<'_>> {
         let suffix = name.suffix(skip);
         let number = self.index.find(name.suffix_hash(skip), |number| {
-            self.entry(number).is_some_and(|entry| entry.origin.folded() == suffix)
+            self.entry(number).is_some_and(|entry| entry.origin() == suffix)
         })?;
         Some(Found { state: &self.entry(number)?.state, origin_skip: skip })
     }
@@ -129,9 +140,9 @@ impl ZoneSetBuilder {
         ZoneSetBuilder { seed, entries: Vec::new() }
     }
 
-    /// Adds a zone; the caller adds each origin once (of two, the first would answer).
-    pub fn add(&mut self, origin: FoldedBuf, state: ZoneState) {
-        self.entries.push(Entry { origin, state });
+    /// Adds a zone by its name; the caller adds each once (of two, the first would answer).
+    pub fn add(&mut self, origin: impl Into<FoldedArc>, state: ZoneState) {
+        self.entries.push(Entry { origin: origin.into(), state });
     }
 
     /// The set, with the number that tells it from others.

@@ -34,7 +34,7 @@ pub(crate) fn checkzone(args: &CheckzoneArgs) -> Result<(), Failure> {
     if args.print {
         return print_zone(&zone);
     }
-    print::out(loaded_line(&origin, &zone))?;
+    print::out(loaded_line(&zone))?;
     print::out("OK")
 }
 
@@ -58,7 +58,7 @@ fn load_one(args: &CheckzoneArgs, origin: FoldedBuf) -> Loaded {
     let n_read = Arc::default();
     let _progress = Progress::start(n_octets, "octets", &n_read);
     options.text.n_read = Some(n_read);
-    load_with(&Source { origin, path: args.file.clone() }, HashSeed::random(), &options)
+    load_with(&Source { origin: origin.into(), path: args.file.clone() }, HashSeed::random(), &options)
 }
 
 /// Writes the zone to standard output. As in [`mod@print`], a reader that is gone is no failure.
@@ -75,7 +75,7 @@ fn print_zone(zone: &Zone) -> Result<(), Failure> {
 /// The report of one zone as JSON.
 fn report_zone(origin: &FoldedBuf, path: PathBuf, loaded: &Loaded) -> Result<(), Failure> {
     let mut report = Report::default();
-    report.add(&Source { origin: *origin, path }, loaded);
+    report.add(&Source { origin: (*origin).into(), path }, loaded);
     print_json(&report)?;
     match report.errors.as_slice() {
         [] => Ok(()),
@@ -84,8 +84,8 @@ fn report_zone(origin: &FoldedBuf, path: PathBuf, loaded: &Loaded) -> Result<(),
 }
 
 /// `zone example.com/IN: loaded serial 7`, the root as a dot.
-fn loaded_line(origin: &FoldedBuf, zone: &Zone) -> String {
-    let name = origin.to_string();
+fn loaded_line(zone: &Zone) -> String {
+    let name = zone.origin().to_string();
     let name = name.strip_suffix('.').filter(|name| !name.is_empty()).unwrap_or(&name);
     format!("zone {name}/IN: loaded serial {}", zone.serial())
 }
@@ -209,7 +209,7 @@ impl Report {
         let findings = if loaded.zone.is_some() { &mut self.warnings } else { &mut self.errors };
         findings.extend(loaded.findings.iter().map(Line::from));
         if let Some(zone) = &loaded.zone {
-            self.loaded_lines.push(loaded_line(&source.origin, zone));
+            self.loaded_lines.push(loaded_line(zone));
             self.zones.push(ZoneLine {
                 name: source.origin.to_string(),
                 file: lossy(&source.path),

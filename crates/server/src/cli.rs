@@ -8,8 +8,8 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{
-    IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, Stall, Switch, User, Workers,
-    ZoneName,
+    Config, IngressMode, Level, ListenAddress, LogFormat, MetricsAddress, Octets, Stall, Switch, User,
+    Workers, ZoneName,
 };
 
 /// An authoritative DNS server with one listener a core.
@@ -207,7 +207,8 @@ pub(crate) struct CheckconfArgs {
 /// Arguments of `weir healthcheck`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sends one query over UDP and waits for the answer, whatever it says: a server that answers is healthy.
+Sends one query over UDP and waits for the answer, whatever it says: a server that answers is healthy. While zones
+are loaded the line says so, with the same exit code; /readyz is for those who want to wait until all are.
 Meant for Docker's HEALTHCHECK, where there is no shell:  HEALTHCHECK CMD [\"/weir\", \"healthcheck\"]
 
 Examples:
@@ -222,6 +223,10 @@ pub(crate) struct HealthcheckArgs {
     /// Where the server listens; set in a container for `weir serve`, read here for the same
     #[arg(long, value_name = "ADDR", env = "WEIR_LISTEN", value_delimiter = ',', hide = true)]
     pub(crate) listen: Vec<ListenAddress>,
+
+    /// Where /readyz is, to tell whether zones are still being loaded [default: 127.0.0.1:9153; none with --server]
+    #[arg(long, value_name = "ADDR", env = "WEIR_METRICS")]
+    pub(crate) metrics: Option<MetricsAddress>,
 }
 
 /// Arguments of `weir tune`.
@@ -247,13 +252,6 @@ pub(crate) struct TuneArgs {
 impl HealthcheckArgs {
     /// Whom to ask, one after the other, until one answers.
     pub(crate) fn candidates(&self) -> Vec<SocketAddr> {
-        let loopback = |address: SocketAddr| match address {
-            SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
-            SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-                (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
-            }
-            other => other,
-        };
         match self.server.or(self.listen.first().copied()) {
             Some(ListenAddress(address)) => vec![loopback(address)],
             None => {
@@ -261,6 +259,22 @@ impl HealthcheckArgs {
                 vec![([127, 0, 0, 1], port).into(), (std::net::Ipv6Addr::LOCALHOST, port).into()]
             }
         }
+    }
+
+    /// Where /readyz is. Of a server that was named, the usual address may be another's.
+    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
+        let usual =
+            if self.server.is_none() { Config::default().server.metrics } else { MetricsAddress(None) };
+        self.metrics.unwrap_or(usual).0.map(loopback)
+    }
+}
+
+/// A wildcard as the loopback address that it includes.
+fn loopback(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => (std::net::Ipv6Addr::LOCALHOST, v6.port()).into(),
+        other => other,
     }
 }
 
@@ -286,11 +300,16 @@ mod tests {
 
     #[test]
     fn a_wildcard_is_asked_on_the_loopback() {
-        let args = |server: &str| HealthcheckArgs { server: server.parse().ok(), listen: Vec::new() };
+        let args =
+            |server: &str| HealthcheckArgs { server: server.parse().ok(), listen: Vec::new(), metrics: None };
         assert_eq!(args("0.0.0.0:5300").candidates(), ["127.0.0.1:5300".parse().unwrap()]);
         assert_eq!(args("[::]:5300").candidates(), ["[::1]:5300".parse().unwrap()]);
         assert_eq!(args("192.0.2.1").candidates(), ["192.0.2.1:53".parse().unwrap()]);
-        let none = HealthcheckArgs { server: None, listen: Vec::new() };
+        let none = HealthcheckArgs { server: None, listen: Vec::new(), metrics: None };
         assert_eq!(none.candidates().len(), 2);
+        assert_eq!(none.metrics_address(), "127.0.0.1:9153".parse().ok());
+        assert_eq!(args("192.0.2.1").metrics_address(), None);
+        let metrics = "0.0.0.0:9000".parse().ok();
+        assert_eq!(HealthcheckArgs { metrics, ..none }.metrics_address(), "127.0.0.1:9000".parse().ok());
     }
 }

@@ -4,7 +4,7 @@
 //! locked instruction, no line that moves between cores.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use weir_wire::header::Rcode;
@@ -184,12 +184,26 @@ pub(crate) struct ZoneCounters {
     pub(crate) ready: Counter,
     /// Zones that could not be loaded and answer SERVFAIL.
     pub(crate) broken: Counter,
+    /// Zones that are not loaded yet and answer SERVFAIL.
+    pub(crate) loading: Counter,
     /// Number of the zone set that is served, from 1.
     pub(crate) generation: Counter,
     /// Reloads that ended without an error.
     pub(crate) reloads: Counter,
     /// Reloads after which something kept its old data.
     pub(crate) failed_reloads: Counter,
+}
+
+/// How far the server is, for those who decide whether queries are sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Readiness {
+    /// Zones are being loaded; those that are ready answer.
+    Loading,
+    /// Every zone answers that can.
+    Ready,
+    /// What is in flight is answered, and no more.
+    Stopping,
 }
 
 /// Everything that is counted.
@@ -205,8 +219,8 @@ pub(crate) struct Counters {
     pub(crate) tcp: TcpCounters,
     /// Zones.
     pub(crate) zones: ZoneCounters,
-    /// Whether zones are loaded and queries are answered.
-    pub(crate) ready: AtomicBool,
+    /// A [`Readiness`].
+    readiness: AtomicU8,
 }
 
 impl Counters {
@@ -218,18 +232,20 @@ impl Counters {
             fanout: FanoutCounters::default(),
             tcp: TcpCounters::default(),
             zones: ZoneCounters::default(),
-            ready: AtomicBool::new(false),
+            readiness: AtomicU8::new(Readiness::Loading as u8),
         }
     }
 
-    /// Whether zones are loaded and queries are answered.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
+    /// How far the server is.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let all = [Readiness::Loading, Readiness::Ready];
+        let number = self.readiness.load(Ordering::Acquire);
+        all.into_iter().find(|readiness| *readiness as u8 == number).unwrap_or(Readiness::Stopping)
     }
 
-    /// Says that queries are answered from now on, or no longer.
-    pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Release);
+    /// Says how far the server is.
+    pub(crate) fn set_readiness(&self, readiness: Readiness) {
+        self.readiness.store(readiness as u8, Ordering::Release);
     }
 }
 

@@ -1,7 +1,9 @@
-//! `weir healthcheck`: asks a server one question and is content with any answer.
+//! `weir healthcheck`: asks a server one question and is content with any answer; tells by the way when its zones are
+//! still being loaded.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weir_wire::header::{Flags, HEADER_LEN};
@@ -16,12 +18,35 @@ const PATIENCE: Duration = Duration::from_millis(1200);
 /// When the query is sent again: a datagram may be lost on a busy host.
 const REPEAT_AFTER: Duration = Duration::from_millis(400);
 
-/// The address that answered, or why none did.
-pub(crate) fn check(args: &HealthcheckArgs) -> Result<SocketAddr, String> {
+/// The request for what /readyz says.
+const REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n";
+/// How long /readyz may take: it only adds to what is known.
+const PATIENCE_WITH_HTTP: Duration = Duration::from_millis(300);
+
+/// A server that answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Healthy {
+    /// Where.
+    address: SocketAddr,
+    /// What /readyz says when it does not say that all zones are loaded.
+    reservation: Option<String>,
+}
+
+impl fmt::Display for Healthy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answers", self.address)?;
+        self.reservation.as_ref().map_or(Ok(()), |text| write!(f, ", {text}"))
+    }
+}
+
+/// The server that answered, or why none did.
+pub(crate) fn check(args: &HealthcheckArgs) -> Result<Healthy, String> {
     let mut failures = Vec::new();
     for address in args.candidates() {
         match ask(address) {
-            Ok(()) => return Ok(address),
+            Ok(()) => {
+                return Ok(Healthy { address, reservation: args.metrics_address().and_then(reservation) });
+            }
             Err(error) => failures.push(format!("{address}: {error}")),
         }
     }
@@ -53,6 +78,17 @@ fn ask(server: SocketAddr) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} ms", PATIENCE.as_millis())))
 }
 
+/// The line of /readyz when it is no success; none when nobody speaks HTTP there either.
+fn reservation(metrics: SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&metrics, PATIENCE_WITH_HTTP).ok()?;
+    stream.set_read_timeout(Some(PATIENCE_WITH_HTTP)).ok()?;
+    stream.write_all(REQUEST).ok()?;
+    let mut answer = String::new();
+    stream.take(4096).read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 503").then(|| body.lines().next().unwrap_or_default().to_owned())
+}
+
 /// Whether `answer` is a response to `query`: its id, QR set, and the question as asked if there is one.
 fn is_answer(answer: &[u8], query: &[u8]) -> bool {
     let (Some(header), Some(asked)) = (answer.first_chunk::<HEADER_LEN>(), query.first_chunk::<HEADER_LEN>())
@@ -80,7 +116,7 @@ mod tests {
     use std::thread;
 
     fn args(server: SocketAddr) -> HealthcheckArgs {
-        HealthcheckArgs { server: server.to_string().parse().ok(), listen: Vec::new() }
+        HealthcheckArgs { server: server.to_string().parse().ok(), listen: Vec::new(), metrics: None }
     }
 
     /// A server that sends `reply(query)` to one query.
@@ -102,8 +138,23 @@ mod tests {
             message[2] |= 0x80;
             message[3] |= 5;
         });
-        assert_eq!(check(&args(address)), Ok(address));
+        assert_eq!(check(&args(address)), Ok(Healthy { address, reservation: None }));
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn zones_that_are_being_loaded_are_told_of() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let metrics = listener.local_addr().unwrap();
+        let thread = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
+            let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 31\r\n\r\n";
+            write!(stream, "{head}loading: 3 of 10 zones are done\n").unwrap();
+        });
+        assert_eq!(reservation(metrics).as_deref(), Some("loading: 3 of 10 zones are done"));
+        thread.join().unwrap();
+        assert_eq!(reservation(metrics), None);
     }
 
     #[test]

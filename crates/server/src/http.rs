@@ -20,8 +20,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Readiness};
 use crate::metrics;
+use crate::print::count;
 
 /// The page at /: it reads /metrics once a second and shows a row a worker.
 const LIVE_PAGE: &str = include_str!("http/live.html");
@@ -100,11 +101,16 @@ async fn scrape(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-async fn readiness(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
-    if shared.counters.is_ready() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "zones are not loaded yet, or the server is stopping\n")
+async fn readiness(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
+    let zones = &shared.counters.zones;
+    match shared.counters.readiness() {
+        Readiness::Ready => (StatusCode::OK, "ready\n".to_owned()),
+        Readiness::Loading => {
+            let (n_left, n_done) = (zones.loading.value(), zones.ready.value() + zones.broken.value());
+            let told = format!("loading: {n_done} of {} done\n", count(n_done + n_left, "zone"));
+            (StatusCode::SERVICE_UNAVAILABLE, told)
+        }
+        Readiness::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
     }
 }
 

@@ -7,26 +7,30 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 use weir_authority::{ZoneSet, ZoneSetBuilder, ZoneState};
-use weir_wire::name::{FoldedBuf, HashSeed};
-use weir_zone::{Zone, files};
+use weir_wire::name::{FoldedArc, HashSeed};
+use weir_zone::{Zone, canonical, files};
 
 mod access;
+mod many;
 mod read;
 mod tell;
 
-pub(crate) use self::read::{Loaded, load, load_from_stdin, load_with, options};
+pub(crate) use self::access::Closed;
+pub(crate) use self::many::{load_all, n_threads};
+pub(crate) use self::read::{Loaded, load_from_stdin, load_with, options};
 
+use self::many::load_each;
 use self::read::Stamp;
 use self::tell::{TOLD_ONE_BY_ONE, Telling};
 use crate::config::{Checks, Config, ZoneEntry};
 use crate::counters::ZoneCounters;
 use crate::failure::Failure;
+use crate::print::count;
 
 /// Where zones come from.
 #[derive(Clone, Debug)]
@@ -40,7 +44,7 @@ pub(crate) struct Sources {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// Name of the zone.
-    pub(crate) origin: FoldedBuf,
+    pub(crate) origin: FoldedArc,
     /// Its master file, as it was named or found.
     pub(crate) path: PathBuf,
 }
@@ -79,7 +83,7 @@ impl Sources {
         let mut found = Found::default();
         let named = self.entries.iter();
         let mut listed: Vec<Source> =
-            named.map(|entry| Source { origin: entry.name.0, path: entry.file.clone() }).collect();
+            named.map(|entry| Source { origin: entry.name.0.into(), path: entry.file.clone() }).collect();
         if let Some(directory) = &self.directory {
             let in_directory =
                 files::find_zones(directory).map_err(|error| cannot_read(directory, &error))?;
@@ -89,33 +93,25 @@ impl Sources {
             found.problems.extend(in_directory.problems.iter().map(ToString::to_string));
             found.unread = in_directory.problems.iter().map(|problem| problem.file.to_path_buf()).collect();
         }
-        let mut by_origin: BTreeMap<Box<[u8]>, Source> = BTreeMap::new();
-        for source in listed {
-            let origin = source.origin.folded().octets();
-            match by_origin.get(origin) {
-                Some(first) => found.problems.push(format!(
+        if listed.is_empty() {
+            return Err(self.nothing_there(&found.problems));
+        }
+        // Stable: of several files for one zone, the one that was named first stays.
+        listed.sort_by(|a, b| a.origin.folded().octets().cmp(b.origin.folded().octets()));
+        listed.dedup_by(|source, first| {
+            let is_second = source.origin == first.origin;
+            if is_second {
+                found.problems.push(format!(
                     "zone {} has two files: {} is served, {} is not",
                     source.origin,
                     first.path.display(),
                     source.path.display()
-                )),
-                None => {
-                    by_origin.insert(origin.into(), source);
-                }
+                ));
             }
-        }
-        if by_origin.is_empty() {
-            return Err(self.nothing_there(&found.problems));
-        }
-        found.sources = by_origin.into_values().collect();
+            is_second
+        });
+        found.sources = listed;
         Ok(found)
-    }
-
-    /// A directory, zone file or included file that user `uid` of group `gid` could not read, if there is one.
-    pub(crate) fn closed_to(&self, uid: u32, gid: u32) -> Option<PathBuf> {
-        let directory = self.directory.iter().cloned();
-        let files = self.find().map(|found| found.sources).unwrap_or_default();
-        access::first_closed(directory.chain(files.into_iter().map(|source| source.path)), uid, gid)
     }
 
     fn nothing_there(&self, problems: &[String]) -> String {
@@ -134,11 +130,14 @@ impl Sources {
 
 fn cannot_read(directory: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::NotFound => "name the directory of your zone files with --zones or server.zones",
-        io::ErrorKind::PermissionDenied => {
-            "make it readable for the user that weir runs as (server.user; 65532 when started as root)"
+        io::ErrorKind::NotFound => {
+            "name the directory of your zone files with --zones or server.zones".to_owned()
         }
-        _ => "it has to be a directory of zone files",
+        io::ErrorKind::PermissionDenied => format!(
+            "make {} readable for the user that weir runs as (server.user; 65532 when started as root)",
+            access::barrier(directory).display()
+        ),
+        _ => "it has to be a directory of zone files".to_owned(),
     };
     format!("{}: {error}; {advice}", directory.display())
 }
@@ -146,7 +145,7 @@ fn cannot_read(directory: &Path, error: &io::Error) -> String {
 /// A zone that is held.
 #[derive(Debug)]
 struct Held {
-    origin: FoldedBuf,
+    origin: FoldedArc,
     path: PathBuf,
     /// `None` when it was never good.
     zone: Option<Arc<Zone>>,
@@ -159,7 +158,7 @@ struct Held {
 impl Held {
     fn unloaded(source: &Source) -> Held {
         Held {
-            origin: source.origin,
+            origin: source.origin.clone(),
             path: source.path.clone(),
             zone: None,
             is_loading: true,
@@ -194,14 +193,6 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Loads every zone of the configuration on `n_threads` threads.
-    ///
-    /// # Errors
-    /// Nothing can be served: no directory, no zone, or no zone without errors.
-    pub(crate) fn open(config: &Config, seed: HashSeed, n_threads: usize) -> Result<Library, Failure> {
-        Unloaded::find(config, seed)?.load(n_threads, &mut |_| {})
-    }
-
     /// Takes over other sources; the next update goes by them.
     pub(crate) fn set_sources(&mut self, sources: Sources) {
         if sources.checks != self.sources.checks {
@@ -234,7 +225,8 @@ impl Library {
             changed,
             n_problems: n_bad + problems.len(),
             summary: format!(
-                "{n_loaded} zones loaded, {} unchanged, {n_removed} removed, {n_bad} bad",
+                "{} loaded, {} unchanged, {n_removed} removed, {n_bad} bad",
+                count(n_loaded, "zone"),
                 n_zones - n_loaded - n_bad
             ),
         }
@@ -283,8 +275,11 @@ impl Library {
     /// Takes over what was loaded; yields whether it is good.
     fn take(&mut self, source: &Source, loaded: Loaded, tell: bool, telling: &mut Telling) -> bool {
         let tell_outcome = telling.findings(source, &loaded.findings);
-        let held =
-            self.held.entry(source.origin.folded().octets().into()).or_insert_with(|| Held::unloaded(source));
+        let key = source.origin.folded().octets();
+        if !self.held.contains_key(key) {
+            self.held.insert(key.into(), Held::unloaded(source));
+        }
+        let Some(held) = self.held.get_mut(key) else { return false };
         held.is_loading = false;
         let origin = &held.origin;
         let Some(zone) = loaded.zone else {
@@ -299,9 +294,18 @@ impl Library {
             return false;
         };
         if tell {
-            info!("zone {origin}: serial {}, {} records", zone.serial(), zone.n_records());
+            info!("zone {origin}: serial {}, {}", zone.serial(), count(zone.n_records(), "record"));
         } else {
-            debug!("zone {origin}: serial {}, {} records", zone.serial(), zone.n_records());
+            debug!("zone {origin}: serial {}, {}", zone.serial(), count(zone.n_records(), "record"));
+        }
+        if let Some(old) = &held.zone
+            && old.serial() == zone.serial()
+            && telling.same_serial.next_if(|| !canonical::has_same_records(old, &zone))
+        {
+            warn!(
+                "zone {origin}: the records changed and serial {} did not; raise it, or secondaries keep the old ones",
+                zone.serial()
+            );
         }
         held.zone = Some(zone);
         held.path.clone_from(&source.path);
@@ -323,7 +327,7 @@ impl Library {
                 None if held.is_loading => ZoneState::Loading,
                 None => ZoneState::Broken,
             };
-            set.add(held.origin, state);
+            set.add(held.origin.clone(), state);
         }
         set.finish(self.generation)
     }
@@ -334,13 +338,9 @@ impl Library {
         let n_loading = self.held.values().filter(|held| held.is_loading).count();
         counters.ready.set(n_ready as u64);
         counters.broken.set((self.held.len() - n_ready - n_loading) as u64);
+        counters.loading.set(n_loading as u64);
         counters.generation.set(self.generation);
     }
-}
-
-/// Threads for loading zones: one a CPU.
-pub(crate) fn n_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The zones of a configuration, not loaded yet.
@@ -382,6 +382,14 @@ impl Unloaded {
         &self.library
     }
 
+    /// A directory, zone file or included file that user `uid` of group `gid` could not read, if there is one.
+    pub(crate) fn closed_to(&self, uid: u32, gid: u32) -> Option<Closed> {
+        let directory = self.library.sources.directory.iter();
+        let files = self.sources.iter().map(|source| &source.path);
+        let paths: Vec<&Path> = directory.chain(files).map(PathBuf::as_path).collect();
+        access::first_closed(&paths, uid, gid, n_threads())
+    }
+
     /// Loads the zones on `n_threads` threads; shows the library to `publish` now and then, when more zones are ready.
     ///
     /// # Errors
@@ -401,11 +409,11 @@ impl Unloaded {
         let mut pace = Pace::start(n_zones);
         let checks = library.sources.checks;
         load_each(&sources, library.seed, &checks, n_threads, &AtomicU64::new(0), |loaded| {
-            if let Some((number, loaded)) = loaded
-                && let Some(source) = sources.get(number)
-            {
-                library.take(source, loaded, tell_each, &mut telling);
-                pace.n_new += 1;
+            for (number, loaded) in loaded {
+                if let Some(source) = sources.get(number) {
+                    library.take(source, loaded, tell_each, &mut telling);
+                    pace.n_new += 1;
+                }
             }
             if pace.is_due() {
                 let start = Instant::now();
@@ -419,10 +427,11 @@ impl Unloaded {
         let n_broken = library.held.values().filter(|held| held.zone.is_none()).count();
         if n_broken == n_zones {
             return Err(Failure::new(format!(
-                "none of {n_zones} zones can be served; mend what is listed above"
+                "none of {} can be served; mend what is listed above",
+                count(n_zones, "zone")
             )));
         }
-        info!("{} zones loaded, {n_broken} broken", n_zones - n_broken);
+        info!("{} loaded, {n_broken} broken", count(n_zones - n_broken, "zone"));
         Ok(library)
     }
 }
@@ -459,68 +468,9 @@ impl Pace {
         self.n_new = 0;
         if now - self.told >= Pace::TELL_EVERY {
             self.told = now;
-            info!("{} of {} zones are loaded, and answer", self.n_done, self.n_zones);
+            info!("{} of {} loaded, and served", self.n_done, count(self.n_zones, "zone"));
         }
     }
-}
-
-/// Loads zones on `n_threads` threads; hands them to `each` with their number as they are done, and `None` when none was
-/// for a while. `n_done` counts them.
-fn load_each(
-    sources: &[Source],
-    seed: HashSeed,
-    checks: &Checks,
-    n_threads: usize,
-    n_done: &AtomicU64,
-    mut each: impl FnMut(Option<(usize, Loaded)>),
-) {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::sync_channel(64);
-    std::thread::scope(|scope| {
-        let start = |sender: mpsc::SyncSender<_>| {
-            let next = &next;
-            scope.spawn(move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(source) = sources.get(number) else { return };
-                    if sender.send((number, load(source, seed, checks))).is_err() {
-                        return;
-                    }
-                    n_done.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        };
-        let n_threads = n_threads.clamp(1, sources.len().max(1));
-        let threads: Vec<_> = (0..n_threads).map(|_| start(sender.clone())).collect();
-        drop(sender);
-        loop {
-            match receiver.recv_timeout(Pace::AT_LEAST) {
-                Ok(loaded) => each(Some(loaded)),
-                Err(RecvTimeoutError::Timeout) => each(None),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        // The scope alone waits for the work only: rights are dropped when no other thread is there any more.
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    });
-}
-
-/// Loads zones on `n_threads` threads; yields them in the order given. `n_done` counts them.
-pub(crate) fn load_all(
-    sources: &[Source],
-    seed: HashSeed,
-    checks: &Checks,
-    n_threads: usize,
-    n_done: &AtomicU64,
-) -> Vec<Loaded> {
-    let mut all = Vec::with_capacity(sources.len());
-    load_each(sources, seed, checks, n_threads, n_done, |loaded| all.extend(loaded));
-    all.sort_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, loaded)| loaded).collect()
 }
 
 #[cfg(test)]
@@ -545,7 +495,8 @@ mod tests {
     fn open(folder: &TempDir, entries: Vec<ZoneEntry>) -> Library {
         let mut config = Config { zone: entries, ..Config::default() };
         config.server.zones = Some(folder.path().to_path_buf());
-        Library::open(&config, SEED, 2).expect("something can be served")
+        let unloaded = Unloaded::find(&config, SEED).expect("there are zones");
+        unloaded.load(2, &mut |_| {}).expect("something can be served")
     }
 
     /// The serials that are served; `None` is a zone that answers SERVFAIL.
@@ -623,19 +574,5 @@ mod tests {
         let update = library.update();
         assert!(!update.changed && update.n_problems == 1, "{update:?}");
         assert_eq!(serials(&library), [("a.".to_owned(), Some(1))]);
-    }
-
-    #[test]
-    fn zones_come_back_in_the_order_of_their_sources_whatever_thread_read_them() {
-        let folder = TempDir::new().expect("a folder");
-        let sources: Vec<Source> = (0..50u32)
-            .map(|n| Source {
-                origin: format!("z{n}").parse::<crate::config::ZoneName>().expect("a name").0,
-                path: write(&folder, &format!("z{n}.zone"), &zone(n)),
-            })
-            .collect();
-        let loaded = load_all(&sources, SEED, &Checks::default(), 4, &AtomicU64::new(0));
-        let serials = loaded.iter().map(|loaded| loaded.zone.as_ref().map(|zone| zone.serial()));
-        assert!(serials.eq((0..50).map(Some)));
     }
 }

@@ -57,6 +57,5 @@ fn main() -> ExitCode {
 }
 
 fn healthcheck(args: &cli::HealthcheckArgs) -> Result<(), Failure> {
-    let address = health::check(args).map_err(Failure::new)?;
-    print::out(format_args!("{address} answers"))
+    print::out(health::check(args).map_err(Failure::new)?)
 }

@@ -266,6 +266,11 @@ fn encode_zones(families: &mut Families<'_>, counters: &Counters) -> fmt::Result
         zones.broken.value(),
     )?;
     families.gauge(
+        "weir_zones_loading",
+        "Zones that are not loaded yet and answer SERVFAIL",
+        zones.loading.value(),
+    )?;
+    families.gauge(
         "weir_zones_generation",
         "Number of the zone set that is served",
         zones.generation.value(),

@@ -38,6 +38,12 @@ pub(crate) fn err(line: impl fmt::Display) {
     let _: io::Result<()> = stderr().write_all(line.as_bytes());
 }
 
+/// A number and what it counts, which `s` makes several of: `1 zone`, `2 zones`.
+pub(crate) fn count<N: Copy + fmt::Display + PartialEq + From<u8>>(n: N, thing: &str) -> String {
+    let plural = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {thing}{plural}")
+}
+
 /// `text` with its control characters written out: a file's name may hold line ends, and what drives a terminal.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     if !text.chars().any(char::is_control) {
@@ -58,6 +64,11 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_told_in_the_singular() {
+        assert_eq!([0u8, 1, 2].map(|n| count(n, "zone")), ["0 zones", "1 zone", "2 zones"]);
+    }
 
     #[test]
     fn control_characters_are_written_out() {

@@ -23,10 +23,11 @@ use weir_wire::name::HashSeed;
 
 use crate::cli::ServeArgs;
 use crate::config::{Config, User};
-use crate::counters::{Counters, WorkerCounters};
+use crate::counters::{Counters, Readiness, WorkerCounters};
 use crate::failure::Failure;
 use crate::fanout::{self, Watch};
-use crate::library::{self, Library, Sources, Unloaded};
+use crate::library::{self, Closed, Library, Unloaded};
+use crate::print::count;
 use crate::reload::Reloader;
 use crate::responder::{ResponderConfig, Serving, SharedServing};
 use crate::worker::{Stop, Worker};
@@ -61,12 +62,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let fanout = if args.shared_socket { None } else { fanout::open(&config, &opened, cpus.len()) };
     let http = listen::open_http(&config)?;
     let seed = HashSeed::random();
-    let mut library = None;
-    if is_closed_after_start(&config) {
-        library = load_zones(&before_rights_drop, &config, seed, &mut signals.end)?;
-        if library.is_none() {
-            before_rights_drop.shutdown_background();
-            return Ok(());
+    let mut unloaded = Unloaded::find(&config, seed)?;
+    if is_closed_after_start(&config, &unloaded) {
+        match load_zones(&before_rights_drop, unloaded, &mut signals.end)? {
+            Some(library) => unloaded = library.into(),
+            None => {
+                before_rights_drop.shutdown_background();
+                return Ok(());
+            }
         }
     }
     // Waits for every thread that it started.
@@ -74,9 +77,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     drop_rights(config.server.user)?;
     log::write().map_err(|error| no_thread("the log", &error))?;
     info!(
-        "weir {} with {} workers, ingress {}",
+        "weir {} with {}, ingress {}",
         env!("CARGO_PKG_VERSION"),
-        cpus.len(),
+        count(cpus.len(), "worker"),
         config.ingress.mode.word()
     );
 
@@ -87,10 +90,6 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(listener) = http {
         serve_http(&runtime, listener, &config, Arc::clone(&counters))?;
     }
-    let unloaded = match library {
-        Some(library) => library.into(),
-        None => Unloaded::find(&config, seed)?,
-    };
     unloaded.library().count(&counters.zones);
     let serving = Serving { zones: unloaded.library().zone_set(), policy: config.policy() };
     let serving: SharedServing = Arc::new(ArcSwap::from_pointee(serving));
@@ -105,7 +104,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     let reloader = house.reloader(library, args);
-    house.counters.set_ready(true);
+    house.counters.set_readiness(Readiness::Ready);
     info!("ready");
     let outcome = house.run(&mut open.failed, signals, reloader);
     house.close(open);
@@ -134,13 +133,11 @@ fn end_on_panic() {
 /// Loads all zones; `None` when the server was told to end before that was done.
 fn load_zones(
     runtime: &Runtime,
-    config: &Config,
-    seed: HashSeed,
+    unloaded: Unloaded,
     end: &mut EndSignals,
 ) -> Result<Option<Library>, Failure> {
-    let config = config.clone();
     runtime.block_on(async {
-        let loading = tokio::task::spawn_blocking(move || Library::open(&config, seed, library::n_threads()));
+        let loading = tokio::task::spawn_blocking(move || unloaded.load(library::n_threads(), &mut |_| {}));
         tokio::select! {
             loaded = loading => loaded_or_not(loaded),
             signal = end.next() => {
@@ -170,17 +167,17 @@ fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
 }
 
 /// Whether there are zones whose files are closed to the user that root is about to become: they are read before.
-fn is_closed_after_start(config: &Config) -> bool {
+fn is_closed_after_start(config: &Config, unloaded: &Unloaded) -> bool {
     let User::Ids { uid, gid } = config.server.user else { return false };
-    let closed = if privilege::is_root() { Sources::of(config).closed_to(uid, gid) } else { None };
-    if let Some(closed) = &closed {
-        warn!(
-            "{} is closed to user {uid}: it is read as root now, and HUP will not be able to reread it; \
-             open it (chmod -R a+rX), or choose another --user",
-            closed.display()
-        );
-    }
-    closed.is_some()
+    let closed = if privilege::is_root() { unloaded.closed_to(uid, gid) } else { None };
+    let Some(Closed { path, by }) = closed else { return false };
+    let (path, by) = (path.display().to_string(), by.display().to_string());
+    let reason = if path == by { String::new() } else { format!(", since {by} is") };
+    warn!(
+        "{path} is closed to user {uid}{reason}: it is read as root now, and HUP will not be able to reread it; \
+         open {by} (chmod -R a+rX), or choose another --user"
+    );
+    true
 }
 
 /// Becomes the configured user when root, and gives up every capability.
@@ -400,7 +397,7 @@ impl House {
     /// Answers what is in flight, within bounds, and ends all threads.
     fn close(self, open: Open) {
         let Open { workers, watch, stop, stopping, mut connections, failed: _ } = open;
-        self.counters.set_ready(false);
+        self.counters.set_readiness(Readiness::Stopping);
         stop.stop();
         // Nobody listens when every accept loop and connection has ended already.
         let _ = stopping.send(true);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{SOA, Server, TXT, folder, weir, write_zone, zone};
+use common::{SOA, Server, TXT, folder, write_zone, zone};
 use weir_testkit::client;
 use weir_testkit::message::{Answer, Name, Query};
 
@@ -47,11 +47,7 @@ fn option(answer: &Answer, wanted: u16) -> Option<Vec<u8>> {
 /// A server of example.com with this configuration besides.
 fn serve(place: &Path, config: &str) -> Server {
     write_zone(place, "example.com", &zone(1, "192.0.2.1"));
-    let file = place.join("weir.toml");
-    fs::write(&file, config).unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&file);
-    Server::serve_command(command, &[])
+    Server::serve_config(place, config)
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::fs;
 use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 
 use common::{A, SOA, Server, TXT, folder, until, weir, write_zone, zone};
 use weir_testkit::client::ask_udp;
 use weir_testkit::message::{Answer, Name, Query};
 use weir_testkit::process::{PATIENCE, Process};
+use weir_testkit::weir::refusal;
 
 const NOERROR: u16 = 0;
 const FORMERR: u16 = 1;
@@ -78,11 +78,7 @@ fn an_ipv6_address_is_served_or_refused_with_a_reason() {
         }
         // A host without IPv6: what was asked for cannot be had.
         Err(_) => {
-            let mut command = weir();
-            command.args(["serve", "--listen", "[::1]:0", "--metrics", "off", "--zones"]).arg(zones.path());
-            let output = command.output().unwrap();
-            assert_eq!(output.status.code(), Some(1));
-            assert!(String::from_utf8(output.stderr).unwrap().contains("[::1]:0"));
+            assert!(refusal(zones.path(), "[::1]:0").contains("[::1]:0"));
         }
     }
 }
@@ -114,11 +110,8 @@ fn no_thread_of_the_server_has_a_capability() {
 fn queries_can_be_steered_to_the_cpu_that_received_them() {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
-    let config = place.path().join("weir.toml");
-    fs::write(&config, "[server]\nzones = \".\"\nworkers = 3\n[ingress]\nsteer = \"cpu\"\n").unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let config = "[server]\nzones = \".\"\nworkers = 3\n[ingress]\nsteer = \"cpu\"\n";
+    let server = Server::serve_config(place.path(), config);
     for _ in 0..20 {
         assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
     }
@@ -161,6 +154,21 @@ fn hang_up_rereads_changed_new_and_removed_zones() {
 }
 
 #[test]
+fn records_that_change_under_the_same_serial_are_remarked_upon() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(7, "192.0.2.1"));
+    let server = Server::serve(zones.path(), &[]);
+    let remark = "zone example.com.: the records changed and serial 7 did not";
+    write_zone(zones.path(), "example.com", &("; the same records\n".to_owned() + &zone(7, "192.0.2.1")));
+    assert!(!server.reload().contains(remark));
+    write_zone(zones.path(), "example.com", &zone(7, "192.0.2.2"));
+    let log = server.reload();
+    assert!(log.contains(remark) && log.contains("1 zone loaded"), "{log}");
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 2]);
+    server.stop();
+}
+
+#[test]
 fn a_zone_that_became_bad_keeps_its_old_data_and_says_so() {
     let zones = folder();
     write_zone(zones.path(), "example.com", &zone(7, "192.0.2.1"));
@@ -197,11 +205,7 @@ fn a_second_server_on_the_port_is_refused() {
     write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
     let first = Server::serve(zones.path(), &[]);
     let listen = first.address.to_string();
-    let mut second = weir();
-    second.args(["serve", "--listen", &listen, "--metrics", "off", "--zones"]).arg(zones.path());
-    let output = second.output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let stderr = refusal(zones.path(), &listen);
     assert!(stderr.contains(&listen) && stderr.contains("another weir"), "{stderr}");
     // And the first one got every query.
     assert_eq!(address(&first.ask("host.example.com", A)), [192, 0, 2, 1]);
@@ -258,13 +262,9 @@ fn nothing_to_serve_ends_with_exit_code_1() {
     let all_bad = folder();
     write_zone(all_bad.path(), "bad.test", "nonsense\n");
     for (zones, expected) in
-        [(missing.as_path(), "missing"), (empty.path(), "no zone in"), (all_bad.path(), "none of 1 zones")]
+        [(missing.as_path(), "missing"), (empty.path(), "no zone in"), (all_bad.path(), "none of 1 zone can")]
     {
-        let mut command = weir();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--zones"]).arg(zones);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let stderr = refusal(zones, "127.0.0.1:0");
         assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
 }
@@ -328,10 +328,7 @@ fn zones_named_in_the_configuration_are_served_and_reread_with_it() {
     fs::write(&file, zone(1, "192.0.2.1")).unwrap();
     let config = place.path().join("weir.toml");
     let with_zone = |name: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"company.db\"\n");
-    fs::write(&config, with_zone("company.test")).unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let server = Server::serve_config(place.path(), &with_zone("company.test"));
     assert_eq!(address(&server.ask("host.company.test", A)), [192, 0, 2, 1]);
 
     fs::write(&config, format!("[server]\nworkers = 9\n{}", with_zone("renamed.test"))).unwrap();
@@ -412,11 +409,8 @@ fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
     let secrets = place.path().join("secrets");
     fs::write(&secrets, "e5e973e5a6b2a43f48e7dc849e37bfcf\n").unwrap();
     fs::set_permissions(&secrets, PermissionsExt::from_mode(0o600)).unwrap();
-    let config = place.path().join("weir.toml");
-    fs::write(&config, "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\n").unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let config = "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\n";
+    let server = Server::serve_config(place.path(), config);
     let is_other_user = server.process.log().contains("runs as user");
     write_zone(place.path(), "example.com", &zone(2, "192.0.2.2"));
     let log = server.reload();
@@ -442,48 +436,39 @@ fn term_while_zones_are_loaded_ends_the_server_in_order() {
     let mut command = weir();
     command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--config"]).arg(&config);
     let process = Process::start("weir", &mut command);
-    process
-        .wait_for_line(0, |line| line.contains("is read as root now") || line.contains("workers, ingress"));
+    process.wait_for_line(0, |line| line.contains("is read as root now") || line.contains(", ingress "));
     let (status, log) = process.terminate();
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(log.contains("TERM: stopped before zones were loaded"), "{log}");
 }
 
 #[test]
-fn zones_that_are_ready_are_served_while_others_load() {
+fn zones_that_are_ready_are_served_while_others_load_and_everyone_is_told() {
     let zones = folder();
     write_zone(zones.path(), "a.test", &zone(1, "192.0.2.1"));
     // Ten million records, which take seconds.
     let records: String = (0..10).map(|n| format!("$GENERATE 1-1000000 h$-{n} A 192.0.2.1\n")).collect();
     write_zone(zones.path(), "b.test", &(zone(1, "192.0.2.2") + &records));
     let mut command = weir();
-    command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--metrics",
-            "off",
-            "--user",
-            "keep",
-            "--log-format",
-            "text",
-        ])
-        .arg("--zones")
-        .arg(zones.path());
-    let process = Process::start("weir", &mut command);
-    let (_, line) = process.wait_for_line(0, |line| line.contains("listening"));
-    let server = line.split_whitespace().find_map(|word| word.rsplit(['=', '/']).next()?.parse().ok());
-    let server = server.unwrap_or_else(|| panic!("no address in {line}"));
-    let ask = |name: &str| ask_udp(server, &[Query::new(Name::from_text(name), A)]).remove(0);
-    until("the small zone answers", || ask("host.a.test").rcode() == NOERROR);
-    let loading = ask("host.b.test");
+    command.args(["serve", "--zones"]).arg(zones.path());
+    let server = Server::listen(command, &[]);
+    until("the small zone answers", || server.ask("host.a.test", A).rcode() == NOERROR);
+    let query = Query { edns: Some(1232), ..Query::new(Name::from_text("host.b.test"), A) };
+    let loading = ask_udp(server.address, &[query]).remove(0);
     assert_eq!(loading.rcode(), SERVFAIL);
     // RFC 8914 section 4.15: not ready.
-    let opt = loading.opt.map(|opt| opt.rdata).unwrap_or_default();
-    assert!(opt.is_empty() || opt.ends_with(&[0, 14]), "{opt:?}");
-    let (status, log) = process.terminate();
-    assert_eq!(status.code(), Some(0), "{log}");
+    let opt = loading.opt.expect("EDNS was asked for").rdata;
+    assert_eq!(opt[..6], [0, 15, 0, 2, 0, 14]);
+    let loading = (503, "loading: 1 of 2 zones done\n".to_owned());
+    until("/readyz to count the small zone", || server.get("/readyz") == loading);
+    assert_eq!(server.get("/healthz").0, 200);
+    assert_eq!(server.sample("weir_zones_loading"), 1);
+    let (address, metrics) = (server.address.to_string(), server.metrics.to_string());
+    let health = weir_testkit::weir::run(&["healthcheck", "--server", &address, "--metrics", &metrics]);
+    let said = String::from_utf8(health.stdout).unwrap();
+    assert_eq!(said, format!("{address} answers, loading: 1 of 2 zones done\n"));
+    assert_eq!(health.status.code(), Some(0));
+    let log = server.stop();
     assert!(log.contains("TERM: stopped before zones were loaded"), "{log}");
 }
 
@@ -530,12 +515,8 @@ fn a_datagram_that_is_too_long_for_a_query_is_answered_and_not_counted_as_droppe
 fn queries_that_the_kernel_drops_are_counted_and_told_once_a_minute() {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
-    let config = place.path().join("weir.toml");
-    let text = "[server]\nzones = \".\"\nworkers = 1\n[ingress]\nreceive_buffer = \"4 KiB\"\n";
-    fs::write(&config, text).unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let config = "[server]\nzones = \".\"\nworkers = 1\n[ingress]\nreceive_buffer = \"4 KiB\"\n";
+    let server = Server::serve_config(place.path(), config);
     let drops = format!("weir_kernel_drops_total{{address=\"{}\",worker=\"0\"}}", server.address);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let query = Query::new(Name::from_text("host.example.com"), A).to_wire(1);

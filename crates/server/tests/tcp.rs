@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{A, Server, folder, framed, framed_query, read_framed, until, weir, write_zone, zone};
+use common::{A, Server, folder, framed, framed_query, read_framed, until, write_zone, zone};
 use tempfile::TempDir;
 use weir_testkit::client;
 use weir_testkit::message::{Answer, Name, Query};
@@ -18,11 +18,7 @@ const HOST: &str = "host.example.com";
 fn serve(toml: &str) -> (TempDir, Server) {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
-    let config = place.path().join("weir.toml");
-    std::fs::write(&config, format!("[server]\nzones = \".\"\n{toml}")).unwrap();
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let server = Server::serve_config(place.path(), &format!("[server]\nzones = \".\"\n{toml}"));
     (place, server)
 }
 

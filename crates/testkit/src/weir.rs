@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::client;
@@ -33,11 +33,33 @@ impl Weir {
         Self::serve_command(serve, more)
     }
 
+    /// As [`Weir::serve`] for a configuration of this text, which is written to `weir.toml` in a folder.
+    ///
+    /// # Panics
+    /// As [`Weir::serve`].
+    pub fn serve_config(folder: &Path, text: &str) -> Self {
+        let file = folder.join("weir.toml");
+        std::fs::write(&file, text).expect("the folder can be written to");
+        let mut serve = command();
+        serve.args(["serve", "--config"]).arg(file);
+        Self::serve_command(serve, &[])
+    }
+
     /// As [`Weir::serve`] for a command that says itself what is served.
     ///
     /// # Panics
     /// As [`Weir::serve`].
-    pub fn serve_command(mut command: Command, more: &[&str]) -> Self {
+    pub fn serve_command(command: Command, more: &[&str]) -> Self {
+        let weir = Self::listen(command, more);
+        weir.process.wait_for_line(0, is_ready);
+        weir
+    }
+
+    /// As [`Weir::serve_command`], but does not wait until zones are loaded.
+    ///
+    /// # Panics
+    /// When it ends before it listens; the message holds its log.
+    pub fn listen(mut command: Command, more: &[&str]) -> Self {
         command
             .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"])
             .args(more);
@@ -48,7 +70,6 @@ impl Weir {
             address_in(&line).unwrap_or_else(|| panic!("no address in the line {line}"))
         };
         let (metrics, address) = (address_after("metrics"), address_after("listening"));
-        process.wait_for_line(0, is_ready);
         Weir { process, address, metrics }
     }
 
@@ -157,6 +178,19 @@ pub fn command() -> Command {
         }
     }
     command
+}
+
+/// What `weir serve` says of a folder of zones that it cannot serve at an address.
+///
+/// # Panics
+/// When it does not end with exit code 1.
+pub fn refusal(zones: &Path, listen: &str) -> String {
+    let mut serve = command();
+    serve.args(["serve", "--listen", listen, "--metrics", "off", "--zones"]).arg(zones);
+    let output = serve.stdin(Stdio::null()).output().expect("the binary can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
 }
 
 /// Runs `weir` with these arguments to its end.

@@ -2,11 +2,12 @@
 //!
 //! [`Name`] borrows an uncompressed name in any case; [`Folded`] borrows one whose ASCII letters are all lower case,
 //! so that comparing, ordering and hashing it is plain work on octets. [`NameBuf`] and [`FoldedBuf`] own theirs
-//! inline, without allocating. [`QueryName`] is the name of a question with everything that a lookup needs,
+//! inline, without allocating; [`FoldedArc`] shares one on the heap. [`QueryName`] is the name of a question with everything that a lookup needs,
 //! computed once.
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 mod hash;
 mod query_name;
@@ -292,6 +293,8 @@ impl<'a> LabelStarts<'a> {
 
 /// An owned name of at most 255 octets, stored inline.
 #[derive(Clone, Copy)]
+// In this order, so that the length lies beside the octets of a usual name.
+#[repr(C)]
 pub struct NameBuf {
     len: u8,
     octets: [u8; MAX_NAME_LEN],
@@ -353,6 +356,29 @@ impl FoldedBuf {
         let mut joined = NameBuf::join(prefix, suffix.name)?;
         joined.octets.make_ascii_lowercase();
         Ok(FoldedBuf(joined))
+    }
+}
+
+/// A shared name in lower case that takes no more octets than it has: for many names that are kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FoldedArc(Arc<[u8]>);
+
+impl FoldedArc {
+    /// Borrows the name.
+    pub fn folded(&self) -> Folded<'_> {
+        Folded { name: Name { octets: &self.0 } }
+    }
+}
+
+impl From<Folded<'_>> for FoldedArc {
+    fn from(name: Folded<'_>) -> FoldedArc {
+        FoldedArc(name.octets().into())
+    }
+}
+
+impl From<FoldedBuf> for FoldedArc {
+    fn from(name: FoldedBuf) -> FoldedArc {
+        name.folded().into()
     }
 }
 

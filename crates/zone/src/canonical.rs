@@ -36,6 +36,20 @@ pub fn records(zone: &Zone, node: Node<'_>) -> Vec<CanonicalRecord> {
     records
 }
 
+/// Whether two zones of one seed hold the same records, whatever the order in their files.
+pub fn has_same_records(left: &Zone, right: &Zone) -> bool {
+    // What was built of the same records in the same order has the same octets.
+    if left.arena == right.arena {
+        return true;
+    }
+    let owns_same = |(left_node, right_node): (Node<'_>, Node<'_>)| {
+        left_node.prefix() == right_node.prefix() && records(left, left_node) == records(right, right_node)
+    };
+    left.n_records() == right.n_records()
+        && left.n_nodes() == right.n_nodes()
+        && left.nodes().zip(right.nodes()).all(owns_same)
+}
+
 /// Writes the zone as text, one record a line, that loads again to the same zone.
 ///
 /// Owners are in canonical order; only the SOA record goes in front of all others, where most programs want it.

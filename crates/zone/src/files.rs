@@ -2,11 +2,11 @@
 
 use crate::diagnostic::Diagnostic;
 use std::collections::{HashMap, HashSet};
-use std::fs::{DirEntry, File};
+use std::fs::{DirEntry, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use weir_wire::name::{FoldedBuf, Name, NameBuf, NameTextError};
+use weir_wire::name::{FoldedArc, FoldedBuf, Name, NameBuf, NameTextError};
 
 /// What a zone file's name ends in.
 const EXTENSION: &str = ".zone";
@@ -17,7 +17,7 @@ const ROOT_STEM: &str = "root";
 #[derive(Clone, Debug)]
 pub struct ZoneFile {
     /// The zone's name, by the file's name.
-    pub origin: FoldedBuf,
+    pub origin: FoldedArc,
     /// The file, as it is reached from the folder that was searched.
     pub path: PathBuf,
 }
@@ -116,7 +116,7 @@ impl Walk {
         if !self.searched.insert((metadata.dev(), metadata.ino())) {
             return Ok(Vec::new());
         }
-        let mut paths = Vec::new();
+        let mut names = Vec::new();
         for entry in folder.read_dir()? {
             let entry = entry?;
             let name = entry.file_name();
@@ -126,11 +126,12 @@ impl Walk {
             }
             let is_zone = octets.ends_with(EXTENSION.as_bytes());
             if is_zone || is_folder(&entry) {
-                paths.push((entry.path(), !is_zone));
+                names.push((name, !is_zone));
             }
         }
-        paths.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(paths)
+        // By name: paths of one folder differ in nothing else, and compare part by part.
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(names.into_iter().map(|(name, is_folder)| (folder.join(name), is_folder)).collect())
     }
 
     fn file(&mut self, path: PathBuf) {
@@ -152,7 +153,7 @@ impl Walk {
             return;
         }
         self.by_name.insert(key, self.found.zones.len());
-        self.found.zones.push(ZoneFile { origin, path });
+        self.found.zones.push(ZoneFile { origin: origin.into(), path });
     }
 
     fn problem(&mut self, path: &Path, message: String) {
@@ -176,18 +177,21 @@ fn is_same_file(left: &Path, right: &Path) -> bool {
     }
 }
 
-/// Opens a regular file, or says why it cannot be read.
+/// Opens a regular file, or says why it cannot be read; yields what the open file says of itself as well.
 ///
 /// A folder, a pipe or a device is refused before it is opened: opening a pipe would wait for its writer.
-pub(crate) fn open_regular(path: &Path) -> Result<File, String> {
-    let metadata = path.metadata().map_err(|error| error.to_string())?;
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), String> {
+    let said = |error: io::Error| error.to_string();
+    let metadata = path.metadata().map_err(said)?;
     if metadata.is_dir() {
         return Err("this is a folder, not a file".to_owned());
     }
     if !metadata.is_file() {
         return Err("this is a pipe, socket or device, not a file".to_owned());
     }
-    File::open(path).map_err(|error| error.to_string())
+    let file = File::open(path).map_err(said)?;
+    let metadata = file.metadata().map_err(said)?;
+    Ok((file, metadata))
 }
 
 #[cfg(test)]

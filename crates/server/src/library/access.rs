@@ -5,62 +5,115 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 
 use weir_netio::privilege;
 
 /// Octets of a line in which the name of an included file is looked for; a path has at most 4096 (`PATH_MAX`).
 const LINE_OCTETS: u64 = 8 << 10;
+/// Octets that are read of a file at a time.
+const BUFFER_OCTETS: usize = 64 << 10;
+
+/// A path that is closed to a user, and what closes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// What the user cannot open.
+    pub(crate) path: PathBuf,
+    /// The path itself, or a folder on the way to it.
+    pub(crate) by: PathBuf,
+}
 
 /// The first of `paths`, and of what the zone files among them include, that root can open and user `uid` of group
 /// `gid`, with no other groups and no capability, cannot.
-pub(super) fn first_closed(paths: impl IntoIterator<Item = PathBuf>, uid: u32, gid: u32) -> Option<PathBuf> {
-    let all = with_included(paths);
-    let closed = privilege::with_access_of(uid, gid, || {
-        all.into_iter().filter(|path| is_closed(path)).collect::<Vec<_>>()
+///
+/// The threads that look are gone when this returns.
+pub(super) fn first_closed(paths: &[&Path], uid: u32, gid: u32, n_threads: usize) -> Option<Closed> {
+    // Without the right to ask there is none to become that user either: `None`.
+    let look = |paths: &[&Path]| privilege::with_access_of(uid, gid, || closed_among(paths));
+    let share = paths.len().div_ceil(n_threads.max(1)).max(1);
+    let closed = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            paths.chunks(share).map(|share| scope.spawn(move || look(share).unwrap_or_default())).collect();
+        // The scope alone waits for the work only: rights are dropped when no other thread is there any more.
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().flat_map(join).collect::<Vec<Closed>>()
     });
-    // Without the right to ask there is none to become that user either.
-    closed?.into_iter().find(|path| path.exists() && !is_closed(path))
+    closed.into_iter().find(|closed| closed.path.exists() && !is_denied(&open(&closed.path)))
 }
 
-/// Whether the path is there and permission to read it is not.
-fn is_closed(path: &Path) -> bool {
-    let opened = match path.metadata() {
-        Ok(metadata) if metadata.is_dir() => path.read_dir().map(drop),
-        // Opening what is no file may wait; no zone is read from it anyway.
-        Ok(metadata) if !metadata.is_file() => Ok(()),
-        Ok(_) => File::open(path).map(drop),
-        Err(error) => Err(error),
-    };
-    opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-}
-
-/// `paths` in their order, each followed by the files that it includes, directly or not.
-fn with_included(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
-    let (mut all, mut seen) = (Vec::new(), HashSet::new());
+/// What is closed of `paths` and of what is included by them. Each file is opened once, and what it includes is read
+/// from it by the way: there may be many.
+fn closed_among(paths: &[&Path]) -> Vec<Closed> {
+    let (mut closed, mut included) = (Vec::new(), HashSet::new());
     for path in paths {
-        let mut to_read = vec![path];
+        let mut to_read = vec![path.to_path_buf()];
         while let Some(path) = to_read.pop() {
-            if seen.insert(path.clone()) {
-                if path.is_file() {
-                    // What cannot be read is found out when it is loaded.
-                    to_read.extend(included_by(&path).unwrap_or_default());
+            match open(&path) {
+                // What cannot be read is found out when it is loaded.
+                Ok(Some(file)) => {
+                    let found = included_by(&path, &file).unwrap_or_default();
+                    to_read.extend(found.into_iter().filter(|path| included.insert(path.clone())));
                 }
-                all.push(path);
+                opened if is_denied(&opened) => closed.push(Closed { by: barrier(&path), path }),
+                _ => {}
             }
         }
     }
-    all
+    closed
+}
+
+/// Opens a path to see whether that is allowed; yields the file when it is one.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    let metadata = path.metadata()?;
+    if metadata.is_dir() {
+        return path.read_dir().map(|_| None);
+    }
+    // Opening what is no file may wait; no zone is read from it anyway.
+    if metadata.is_file() { File::open(path).map(Some) } else { Ok(None) }
+}
+
+/// Whether a path is there and permission to read it is not.
+fn is_denied<T>(opened: &io::Result<T>) -> bool {
+    opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+/// Which part of a path that may not be opened is in the way: a folder that may not be entered, on the path as it is
+/// named or where its links lead; else the path itself.
+pub(crate) fn barrier(path: &Path) -> PathBuf {
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let ways = [named.clone(), followed(&named)];
+    let folders = ways.iter().flat_map(|way| way.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev());
+    let mut barred = folders.filter(|folder| is_denied(&folder.join(".").metadata()));
+    barred.next().map_or_else(|| path.to_owned(), Path::to_owned)
+}
+
+/// Where the last link on a path leads that can be read: a link in a folder that may not be entered cannot.
+fn followed(path: &Path) -> PathBuf {
+    let mut folders: Vec<&Path> = path.ancestors().collect();
+    folders.reverse();
+    let mut at = PathBuf::new();
+    for folder in folders {
+        let next = folder.file_name().map_or_else(|| folder.to_owned(), |name| at.join(name));
+        at = match next.read_link() {
+            Ok(target) => at.join(target),
+            Err(_) => next,
+        };
+    }
+    at
 }
 
 /// Files that the zone file at `path` seems to include: directives are looked for without reading what is around them,
 /// so one too many may be found, as in a text, and one with an escape in its name is not.
-fn included_by(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn included_by(path: &Path, file: &File) -> io::Result<Vec<PathBuf>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut text = BufReader::new(File::open(path)?);
     let (mut included, mut line) = (Vec::new(), Vec::new());
     // A file that goes on without end, as some of /proc do, is empty by its size.
-    let mut text = text.by_ref().take(path.metadata()?.len());
+    let n_octets = file.metadata()?.len();
+    let room = usize::try_from(n_octets).unwrap_or(BUFFER_OCTETS).min(BUFFER_OCTETS);
+    let mut text = BufReader::with_capacity(room, file).take(n_octets);
     while text.skip_until(b'$')? > 0 {
         line.clear();
         text.by_ref().take(LINE_OCTETS).read_until(b'\n', &mut line)?;
@@ -90,9 +143,10 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn included_files_are_found_through_each_other_and_once() {
+    fn included_files_are_found_through_each_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
+        let included = |name: &str| included_by(&at(name), &File::open(at(name)).expect("it is there"));
         fs::write(
             at("a.zone"),
             "$TTL 60\n$INCLUDE b ; text\n$include \"sub/c d\" example.\nx TXT \"$INCLUDE\"\n",
@@ -100,25 +154,42 @@ mod tests {
         .expect("written");
         fs::write(at("b"), "$GENERATE 1-2 a$ A 192.0.2.$\n$INCLUDE a.zone\n$INCLUDED no\n$INCLUDE")
             .expect("written");
-        let found = with_included([at("a.zone"), at("b")]);
-        assert_eq!(found, [at("a.zone"), at("sub/c d"), at("b")]);
+        assert_eq!(included("a.zone").expect("it is text"), [at("b"), at("sub/c d")]);
+        assert_eq!(included("b").expect("it is text"), [at("a.zone")]);
+        assert_eq!(closed_among(&[&at("a.zone"), &at("b")]), [], "circles end");
     }
 
     #[test]
-    fn a_file_in_a_closed_folder_is_closed_to_others() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = folder.path().join("a.zone");
+    fn what_is_closed_is_told_with_the_folder_that_bars_the_way() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let folder = place.path().join("closed");
+        fs::create_dir(&folder).expect("created");
+        let (file, link, linking) =
+            (folder.join("a.txt"), place.path().join("b.zone"), place.path().join("c.zone"));
         fs::write(&file, "").expect("written");
-        let set = |mode| fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).expect("ours");
+        symlink("closed/a.txt", &link).expect("linked");
+        fs::write(&linking, "$INCLUDE closed/a.txt\n").expect("written");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("ours");
+        };
         let nobody = 4_000_000_000;
-        let closed = || first_closed([folder.path().to_path_buf(), file.clone()], nobody, nobody);
-        set(0o755);
-        assert_eq!(closed(), None);
-        set(0o700);
+        let first = |path: &Path| first_closed(&[path], nobody, nobody, 2);
         // Whoever is not root cannot ask for others.
         let is_told = privilege::with_access_of(nobody, nobody, || ()).is_some();
-        assert_eq!(closed(), is_told.then(|| folder.path().to_path_buf()));
-        assert_eq!(first_closed([folder.path().join("missing")], nobody, nobody), None);
+        let closed =
+            |path: &Path, by: &Path| is_told.then(|| Closed { path: path.to_owned(), by: by.to_owned() });
+        set(place.path(), 0o755);
+        set(&folder, 0o755);
+        assert_eq!((first(&folder), first(&file), first(&link), first(&linking)), (None, None, None, None));
+        set(&folder, 0o700);
+        assert_eq!(first(&folder), closed(&folder, &folder));
+        assert_eq!(first(&file), closed(&file, &folder));
+        assert_eq!(first(&link), closed(&link, &folder));
+        assert_eq!(first(&linking), closed(&file, &folder));
+        set(&folder, 0o755);
+        set(&file, 0o600);
+        assert_eq!(first(&link), closed(&link, &link));
+        assert_eq!(first(&place.path().join("missing")), None);
     }
 }

@@ -4,6 +4,7 @@ use tracing::{error, info, warn};
 use weir_zone::diagnostic::Diagnostic;
 
 use super::Source;
+use crate::print::count;
 
 /// Zones up to which each has lines of its own, of each kind.
 pub(super) const TOLD_ONE_BY_ONE: usize = 20;
@@ -22,6 +23,11 @@ impl Told {
         self.0 <= TOLD_ONE_BY_ONE
     }
 
+    /// As [`Told::next`] where `is_one` says that there is one more: not asked when it would not be told of.
+    pub(super) fn next_if(&mut self, is_one: impl FnOnce() -> bool) -> bool {
+        self.0 < TOLD_ONE_BY_ONE && is_one() && self.next()
+    }
+
     /// How many were not told of, if there are any.
     fn n_more(&self) -> Option<usize> {
         self.0.checked_sub(TOLD_ONE_BY_ONE).filter(|n| *n > 0)
@@ -35,6 +41,8 @@ pub(super) struct Telling {
     odd: Told,
     /// Zones that are gone.
     pub(super) removed: Told,
+    /// Zones that changed under one serial; finding out costs a look at all their records.
+    pub(super) same_serial: Told,
     problems: Told,
 }
 
@@ -62,8 +70,8 @@ impl Telling {
             if finding.is_error() { error!("{finding}") } else { warn!("{finding}") }
         }
         if let Some(n_more) = findings.len().checked_sub(FINDINGS_TOLD).filter(|n| *n > 0) {
-            let (origin, path) = (source.origin, source.path.display());
-            warn!("{n_more} more findings: `weir checkzone {origin} {path}` lists them");
+            let (origin, path) = (&source.origin, source.path.display());
+            warn!("{} more: `weir checkzone {origin} {path}` lists all", count(n_more, "finding"));
         }
         true
     }
@@ -71,18 +79,23 @@ impl Telling {
     /// Logs how many there are of what was not told one by one.
     pub(super) fn finish(&self) {
         if let Some(n) = self.problems.n_more() {
-            error!("{n} more files or folders are wrong: `weir checkconf` lists them");
+            error!("more is wrong with files or folders ({n}): `weir checkconf` lists it");
         }
         if let Some(n) = self.bad.n_more() {
-            error!("{n} more zones are bad: `weir checkconf` lists what is wrong with them");
+            error!("{} bad: `weir checkconf` lists what is wrong", more(n));
         }
         if let Some(n) = self.odd.n_more() {
-            warn!("{n} more zones have warnings: `weir checkconf` lists them");
+            warn!("{} odd: `weir checkconf` lists the warnings", more(n));
         }
         if let Some(n) = self.removed.n_more() {
-            info!("{n} more zones are served no longer: their files are gone");
+            info!("{} served no longer: the file is gone", more(n));
         }
     }
+}
+
+/// `1 more zone is`, `2 more zones are`.
+fn more(n: usize) -> String {
+    if n == 1 { "1 more zone is".to_owned() } else { format!("{n} more zones are") }
 }
 
 #[cfg(test)]

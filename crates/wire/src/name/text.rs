@@ -1,6 +1,6 @@
 //! Names in presentation form (RFC 1035 section 5.1): dots between labels, `\X` and `\DDD` for special octets.
 
-use super::{Folded, FoldedBuf, MAX_LABEL_LEN, MAX_NAME_LEN, Name, NameBuf};
+use super::{Folded, FoldedArc, FoldedBuf, MAX_LABEL_LEN, MAX_NAME_LEN, Name, NameBuf};
 use std::fmt;
 
 /// Why text is not a name.
@@ -184,6 +184,7 @@ display_as_name! {
     Folded<'_> => |this| this.name,
     NameBuf => |this| this.name(),
     FoldedBuf => |this| this.0.name(),
+    FoldedArc => |this| this.folded().name(),
 }
 
 impl fmt::Debug for Name<'_> {

@@ -21,22 +21,17 @@ impl Reader<'_> {
     pub(super) fn path(&mut self, path: &Path) {
         match open_regular(path) {
             Err(message) => self.findings.push(Diagnostic::of_file(path, "file", message)),
-            Ok(file) => {
-                self.open_files.push((path.to_owned(), id_of(&file)));
-                self.file(path, &file);
+            Ok((file, metadata)) => {
+                self.open_files.push((path.to_owned(), id_of(&metadata)));
+                self.file(path, &file, metadata);
                 self.open_files.pop();
             }
         }
     }
 
-    /// Reads a file that was opened just now; half of an old text and half of a new one is an error.
-    fn file(&mut self, path: &Path, file: &File) {
-        let metadata = match file.metadata() {
-            Ok(metadata) => metadata,
-            Err(error) => {
-                return self.findings.push(Diagnostic::of_file(path, "file", error.to_string()));
-            }
-        };
+    /// Reads a file that was opened just now and said `metadata` of itself; half of an old text and half of a new one is
+    /// an error.
+    fn file(&mut self, path: &Path, file: &File, metadata: Metadata) {
         // What says it is empty is not read: files of /proc say so, and some of them never end.
         let text: Box<dyn Read + '_> =
             if metadata.len() == 0 { Box::new(io::empty()) } else { Box::new(file) };
@@ -83,28 +78,28 @@ impl Reader<'_> {
             let message = format!("files include each other more than {MAX_DEPTH} deep");
             return self.error(at, "include", message);
         }
-        let file = match open_regular(&path) {
-            Ok(file) => file,
+        let (file, metadata) = match open_regular(&path) {
+            Ok(opened) => opened,
             Err(message) => {
                 return self.error(at, "include", format!("cannot include {}: {message}", path.display()));
             }
         };
-        let id = id_of(&file);
+        let id = id_of(&metadata);
         if let Some(cycle) = self.cycle(id, &path) {
             return self.error(at, "include", format!("files include each other in a circle: {cycle}"));
         }
         let before = (self.state.origin, self.state.owner.clone(), self.state.owner_in_zone);
         self.set_origin(inclusion.origin);
         self.open_files.push((path.clone(), id));
-        self.file(&path, &file);
+        self.file(&path, &file, metadata);
         self.open_files.pop();
         self.set_origin(before.0);
         (self.state.owner, self.state.owner_in_zone) = (before.1, before.2);
     }
 
     /// The files from the one that is included on, when it is open already, and `path`, by which it is included.
-    fn cycle(&self, id: Option<FileId>, path: &Path) -> Option<String> {
-        let first = self.open_files.iter().position(|(_, open)| open.is_some() && *open == id)?;
+    fn cycle(&self, id: FileId, path: &Path) -> Option<String> {
+        let first = self.open_files.iter().position(|(_, open)| *open == id)?;
         let open = self.open_files.iter().skip(first).map(|(open, _)| open.as_path());
         let names: Vec<String> = open.chain([path]).map(|path| path.display().to_string()).collect();
         Some(names.join(" -> "))
@@ -114,8 +109,8 @@ impl Reader<'_> {
 /// Device and inode: which file it is, whatever links lead to it.
 pub(super) type FileId = (u64, u64);
 
-fn id_of(file: &File) -> Option<FileId> {
-    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+fn id_of(metadata: &Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
 }
 
 /// What changes when a file is written to.

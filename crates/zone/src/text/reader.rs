@@ -25,7 +25,7 @@ pub(super) struct Reader<'s> {
     /// Index of the file that is being read.
     pub(super) file: u16,
     /// That file and those that include it, to find cycles.
-    pub(super) open_files: Vec<(PathBuf, Option<FileId>)>,
+    pub(super) open_files: Vec<(PathBuf, FileId)>,
     pub(super) state: State,
     pub(super) scratch: Scratch,
     pub(super) rdata: Vec<u8>,
