@@ -150,7 +150,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
             let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 31\r\n\r\n";
-            write!(stream, "{head}loading: 3 of 10 zones are done\n").unwrap();
+            writeln!(stream, "{head}loading: 3 of 10 zones are done").unwrap();
         });
         assert_eq!(reservation(metrics).as_deref(), Some("loading: 3 of 10 zones are done"));
         thread.join().unwrap();

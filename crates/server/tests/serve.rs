@@ -349,15 +349,9 @@ fn a_changed_limit_of_the_checks_judges_zones_anew_that_have_not_changed() {
     let place = folder();
     write_zone(place.path(), "good.test", &zone(1, "192.0.2.1"));
     write_zone(place.path(), "costly.test", &(zone(1, "192.0.2.1") + "@ NSEC3PARAM 1 0 100 -\n"));
-    let config = place.path().join("weir.toml");
-    let write = |limit: u16| {
-        let text = format!("[server]\nzones = \".\"\n[checks]\nmax_nsec3_iterations = {limit}\n");
-        fs::write(&config, text).unwrap();
-    };
-    write(99);
-    let mut command = weir();
-    command.args(["serve", "--config"]).arg(&config);
-    let server = Server::serve_command(command, &[]);
+    let config = |limit: u16| format!("[server]\nzones = \".\"\n[checks]\nmax_nsec3_iterations = {limit}\n");
+    let write = |limit| fs::write(place.path().join("weir.toml"), config(limit)).unwrap();
+    let server = Server::serve_config(place.path(), &config(99));
     assert_eq!(server.ask("host.costly.test", A).rcode(), SERVFAIL);
     write(100);
     server.reload();
