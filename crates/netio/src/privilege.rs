@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, c_ulong, gid_t, uid_t};
 
@@ -171,10 +172,23 @@ fn set_thread_groups(groups: &[gid_t]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How long a thread that was joined may still be listed: joining waits for `mm_release` (kernel/fork.c), and the kernel
+/// takes the thread off its lists a little later.
+const THREAD_LEAVES_WITHIN: Duration = Duration::from_secs(1);
+
 fn require_one_thread() -> Result<(), PrivilegeError> {
-    let tasks = fs::read_dir("/proc/self/task").map_err(failed("opendir /proc/self/task"))?;
-    let n_threads = tasks.count();
-    if n_threads == 1 { Ok(()) } else { Err(PrivilegeError::Threads { n_threads }) }
+    let deadline = Instant::now() + THREAD_LEAVES_WITHIN;
+    loop {
+        let tasks = fs::read_dir("/proc/self/task").map_err(failed("opendir /proc/self/task"))?;
+        let n_threads = tasks.count();
+        if n_threads == 1 {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(PrivilegeError::Threads { n_threads });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What keeps root from becoming `uid` and `gid`: a capability that the container took away, or ids that its user

@@ -16,6 +16,9 @@ const LINE_OCTETS: u64 = 8 << 10;
 /// Octets that are read of a file at a time.
 const BUFFER_OCTETS: usize = 64 << 10;
 
+/// Paths that are worth a thread.
+const LEAST_SHARE: usize = 1_000;
+
 /// A path that is closed to a user, and what closes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
@@ -32,14 +35,18 @@ pub(crate) struct Closed {
 pub(super) fn first_closed(paths: &[&Path], uid: u32, gid: u32, n_threads: usize) -> Option<Closed> {
     // Without the right to ask there is none to become that user either: `None`.
     let look = |paths: &[&Path]| privilege::with_access_of(uid, gid, || closed_among(paths));
-    let share = paths.len().div_ceil(n_threads.max(1)).max(1);
+    let share = paths.len().div_ceil(n_threads.max(1)).max(LEAST_SHARE);
+    let mut shares = paths.chunks(share);
+    let own = shares.next().unwrap_or_default();
     let closed = std::thread::scope(|scope| {
         let threads: Vec<_> =
-            paths.chunks(share).map(|share| scope.spawn(move || look(share).unwrap_or_default())).collect();
+            shares.map(|share| scope.spawn(move || look(share).unwrap_or_default())).collect();
+        let mut closed = look(own).unwrap_or_default();
         // The scope alone waits for the work only: rights are dropped when no other thread is there any more.
         let join =
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        threads.into_iter().flat_map(join).collect::<Vec<Closed>>()
+        closed.extend(threads.into_iter().flat_map(join));
+        closed
     });
     closed.into_iter().find(|closed| closed.path.exists() && !is_denied(&open(&closed.path)))
 }
@@ -187,6 +194,10 @@ mod tests {
         assert_eq!(first(&file), closed(&file, &folder));
         assert_eq!(first(&link), closed(&link, &folder));
         assert_eq!(first(&linking), closed(&file, &folder));
+        // Enough for several threads.
+        let mut many = vec![place.path(); 3 * LEAST_SHARE];
+        many.push(&file);
+        assert_eq!(first_closed(&many, nobody, nobody, 2), closed(&file, &folder));
         set(&folder, 0o755);
         set(&file, 0o600);
         assert_eq!(first(&link), closed(&link, &link));
