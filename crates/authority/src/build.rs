@@ -31,12 +31,12 @@ pub fn build(
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Option<Answered> {
-    match *plan {
-        Plan::Error(rcode, error) => error_answer(query, rcode, error, context, scratch, out),
+    match plan {
+        &Plan::Error(rcode, error) => error_answer(query, rcode, error, context, scratch, out),
         Plan::Identity(text) => identity(query, text, context, scratch, out),
-        Plan::Zone { zones, zone, origin_skip, outcome } => {
+        &Plan::Zone { zones, zone, origin_skip, ref outcome } => {
             let Scratch { seed, name, target, wanted, options, memory } = scratch;
-            let opt = opt_reply(query, wanted, context, about(zone, &outcome), options);
+            let opt = opt_reply(query, wanted, context, about(zone, outcome), options);
             let first = Denied { name, origin_skip };
             let answer = Answer::begin(out, query, context.limit(query), opt)?;
             memory.begin(name.suffix_hash(0));
@@ -105,6 +105,13 @@ impl Chain {
         Chain { hashes: [NameHash(0); MAX_ALIASES], len: 0 }
     }
 
+    /// Forgets all names and takes the first.
+    fn start(&mut self, first: NameHash) {
+        let [space, ..] = &mut self.hashes;
+        *space = first;
+        self.len = 1;
+    }
+
     /// Takes the next name; false when the chain should end before it.
     fn go_to(&mut self, hash: NameHash) -> bool {
         let is_new = !self.hashes.get(..self.len).unwrap_or(&[]).contains(&hash);
@@ -135,8 +142,7 @@ impl Memory {
 
     /// Forgets by forgetting how much there is: zeroing would cost more than many an answer's lookup.
     fn begin(&mut self, first: NameHash) {
-        self.chain.len = 0;
-        self.chain.go_to(first);
+        self.chain.start(first);
         self.proofs.clear();
         self.dnames.clear();
     }
@@ -168,7 +174,7 @@ impl<'z> Page<'z, '_, '_> {
     /// Writes the first outcome and, as long as it is an alias, what its target meets.
     fn write(
         &mut self,
-        first: Outcome<'z>,
+        first: &Outcome<'z>,
         first_name: Denied<'_>,
         seed: HashSeed,
         target: &mut QueryName,
@@ -178,18 +184,20 @@ impl<'z> Page<'z, '_, '_> {
         if !matches!(first, Outcome::Referral { .. }) && self.query.qclass != Class::ANY {
             self.answer.set_flag(Flags::AA);
         }
-        let mut next = self.step(first, first_name)?;
-        while let Some(subject) = next {
+        let mut next;
+        let (mut outcome, mut name) = (first, first_name);
+        while let Some(subject) = self.step(outcome, name)? {
             let mut copy = [0; MAX_NAME_LEN];
-            let name = self.answer.name_at(subject, &mut copy);
-            target.set(name, seed);
+            target.set(self.answer.name_at(subject, &mut copy), seed);
             if !self.enter_zone_of(target, subject) || !self.memory.chain.go_to(target.suffix_hash(0)) {
                 break;
             }
             self.name = subject;
             let origin_skip = target.n_labels() - self.zone.origin().name().n_labels();
-            let outcome = classify(self.zone, self.zone.find(target, origin_skip), self.query.qtype);
-            next = self.step(outcome, Denied { name: target, origin_skip })?;
+            let lookup = self.zone.find(target, origin_skip);
+            next = classify(self.zone, target, lookup, self.query.qtype);
+            outcome = &next;
+            name = Denied { name: target, origin_skip };
         }
         // Whatever the last step was, the proofs of the wildcards on the way belong to the authority section.
         if self.dnssec_ok { self.push_proofs() } else { Ok(()) }
@@ -231,7 +239,7 @@ impl<'z> Page<'z, '_, '_> {
 
     /// Writes one outcome; yields where the next name stands when the chain goes on.
     #[inline]
-    fn step(&mut self, outcome: Outcome<'z>, name: Denied<'_>) -> Result<Option<Subject>, Full> {
+    fn step(&mut self, outcome: &Outcome<'z>, name: Denied<'_>) -> Result<Option<Subject>, Full> {
         match outcome {
             // The chain went through this very record on its way here.
             Outcome::Rrset { rrset, source }
@@ -250,7 +258,7 @@ impl<'z> Page<'z, '_, '_> {
                 let with_glue = rrset.rtype == Rtype::NS;
                 self.push_addresses(rrset, placed, |node| with_glue || node.covering().is_none());
                 if let Some((ns, placed)) = servers {
-                    self.push_addresses(ns, placed, |_| true);
+                    self.push_addresses(&ns, placed, |_| true);
                 }
                 Ok(None)
             }
@@ -266,12 +274,12 @@ impl<'z> Page<'z, '_, '_> {
                 self.note_expansion(source, name);
                 self.alias(cname).map(Some)
             }
-            Outcome::Substitution { node, dname } => self.substitution(node, dname),
-            Outcome::Referral { cut, ns } => self.referral(cut, ns, name).map(|()| None),
+            Outcome::Substitution { node, dname } => self.substitution(*node, dname),
+            Outcome::Referral { cut, ns } => self.referral(*cut, ns, name).map(|()| None),
             Outcome::NoData { source } => {
                 self.negative()?;
                 if self.dnssec_ok {
-                    self.prove_no_data(name, source);
+                    self.prove_no_data(name, *source);
                 }
                 Ok(None)
             }
@@ -280,7 +288,7 @@ impl<'z> Page<'z, '_, '_> {
                 self.answer.set_rcode(Rcode::NXDOMAIN);
                 self.negative()?;
                 if self.dnssec_ok {
-                    self.prove_name_error(name, closest_encloser, skip);
+                    self.prove_name_error(name, *closest_encloser, *skip);
                 }
                 Ok(None)
             }
@@ -289,7 +297,7 @@ impl<'z> Page<'z, '_, '_> {
 
     /// Places an RRset with its signatures where they are wanted: both or none.
     #[inline]
-    fn push(&mut self, section: Section, rrset: Rrset<'z>, owner: Subject) -> Result<Placed, Full> {
+    fn push(&mut self, section: Section, rrset: &Rrset<'z>, owner: Subject) -> Result<Placed, Full> {
         let mark = self.answer.mark();
         let placed = self.answer.push(section, rrset.records, owner)?;
         if self.dnssec_ok && rrset.signatures.n_records > 0 {
@@ -300,7 +308,7 @@ impl<'z> Page<'z, '_, '_> {
 
     /// Places the RRset that was asked for.
     #[inline]
-    fn push_answer(&mut self, rrset: Rrset<'z>) -> Result<Placed, Full> {
+    fn push_answer(&mut self, rrset: &Rrset<'z>) -> Result<Placed, Full> {
         let n_records = usize::from(rrset.records.n_records);
         if !self.policy.rotate || n_records < 2 {
             return self.push(Section::Answer, rrset, self.name);
@@ -318,14 +326,14 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     /// The zone's servers in the authority section of a positive answer, where the operator wants full answers.
-    fn push_servers(&mut self, source: Source<'z>, rtype: Rtype) -> Option<(Rrset<'z>, Placed)> {
+    fn push_servers(&mut self, source: &Source<'z>, rtype: Rtype) -> Option<(Rrset<'z>, Placed)> {
         let apex = self.zone.apex();
         let is_answer = rtype == Rtype::NS && source.node().is(&apex);
         if self.policy.minimal_responses || is_answer {
             return None;
         }
         let ns = apex.rrset(Rtype::NS)?;
-        match self.push(Section::Authority, ns, self.apex) {
+        match self.push(Section::Authority, &ns, self.apex) {
             Ok(placed) => Some((ns, placed)),
             Err(Full) => {
                 self.cacheable = false;
@@ -335,16 +343,16 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     /// RFC 8482 section 4.1 over UDP: one RRset of the name, whole. Otherwise all of them.
-    fn any(&mut self, source: Source<'z>) -> Result<(), Full> {
+    fn any(&mut self, source: &Source<'z>) -> Result<(), Full> {
         self.cacheable = false;
         let n_wanted = if self.minimal_any { 1 } else { usize::MAX };
         for rrset in source.node().rrsets().take(n_wanted) {
-            self.push(Section::Answer, rrset, self.name)?;
+            self.push(Section::Answer, &rrset, self.name)?;
         }
         Ok(())
     }
 
-    fn signatures(&mut self, source: Source<'z>) -> Result<(), Full> {
+    fn signatures(&mut self, source: &Source<'z>) -> Result<(), Full> {
         for rrset in source.node().rrsets().filter(|rrset| rrset.signatures.n_records > 0) {
             // Those of a DNAME that led here came with it.
             if rrset.rtype == Rtype::DNAME
@@ -358,15 +366,15 @@ impl<'z> Page<'z, '_, '_> {
         Ok(())
     }
 
-    fn alias(&mut self, cname: Rrset<'z>) -> Result<Subject, Full> {
+    fn alias(&mut self, cname: &Rrset<'z>) -> Result<Subject, Full> {
         let placed = self.push(Section::Answer, cname, self.name)?;
         Ok(self.answer.rdata_name(placed.rdata_at))
     }
 
     /// Collects the proof that a wildcard was the right source, where proofs are wanted.
     #[inline]
-    fn note_expansion(&mut self, source: Source<'z>, name: Denied<'_>) {
-        if let Source::Wildcard { skip, .. } = source
+    fn note_expansion(&mut self, source: &Source<'z>, name: Denied<'_>) {
+        if let &Source::Wildcard { skip, .. } = source
             && self.dnssec_ok
         {
             self.prove_expansion(name, skip);
@@ -374,7 +382,7 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     /// RFC 6672 section 3.2: the DNAME, the CNAME made from it, and on to the substituted name.
-    fn substitution(&mut self, node: Node<'z>, dname: Rrset<'z>) -> Result<Option<Subject>, Full> {
+    fn substitution(&mut self, node: Node<'z>, dname: &Rrset<'z>) -> Result<Option<Subject>, Full> {
         // The made CNAME carries labels of the question in the question's case.
         self.cacheable = false;
         let owner = self.answer.suffix(self.name, node.owner_len());
@@ -405,11 +413,11 @@ impl<'z> Page<'z, '_, '_> {
     }
 
     /// RFC 1034 section 4.3.2 step 3b: the cut's name servers, and their addresses where only this zone has them.
-    fn referral(&mut self, cut: Node<'z>, ns: Rrset<'z>, name: Denied<'_>) -> Result<(), Full> {
+    fn referral(&mut self, cut: Node<'z>, ns: &Rrset<'z>, name: Denied<'_>) -> Result<(), Full> {
         let cut_name = self.answer.suffix(self.name, cut.owner_len());
         let placed = self.push(Section::Authority, ns, cut_name)?;
         match cut.rrset(Rtype::DS) {
-            Some(ds) if self.dnssec_ok => self.push(Section::Authority, ds, cut_name).map(|_| ())?,
+            Some(ds) if self.dnssec_ok => self.push(Section::Authority, &ds, cut_name).map(|_| ())?,
             None if self.dnssec_ok => self.prove_unsigned_cut(name, cut),
             _ => {}
         }
@@ -430,7 +438,7 @@ impl<'z> Page<'z, '_, '_> {
     #[inline]
     fn negative(&mut self) -> Result<(), Full> {
         match self.zone.negative_soa() {
-            Some(soa) => self.push(Section::Authority, soa, self.apex).map(|_| ()),
+            Some(soa) => self.push(Section::Authority, &soa, self.apex).map(|_| ()),
             // A zone is not built without one.
             None => Ok(()),
         }
@@ -441,7 +449,7 @@ impl<'z> Page<'z, '_, '_> {
     #[inline]
     fn push_addresses(
         &mut self,
-        rrset: Rrset<'z>,
+        rrset: &Rrset<'z>,
         placed: Placed,
         wanted: impl Fn(&Node<'z>) -> bool,
     ) -> bool {
@@ -459,7 +467,7 @@ impl<'z> Page<'z, '_, '_> {
             };
             let host = self.answer.name_in_rdata(at, node.owner_len());
             for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
-                all_fit &= self.push(Section::Additional, addresses, host).is_ok();
+                all_fit &= self.push(Section::Additional, &addresses, host).is_ok();
             }
         }
         self.cacheable &= all_fit;

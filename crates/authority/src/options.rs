@@ -45,18 +45,23 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads a query's options; `None` is a format error.
+    /// Reads a query's options in place of those known; false is a format error, and none are known then.
     #[inline]
-    pub(crate) fn read(query: &Query<'_>, context: &Context<'_>) -> Option<Wanted> {
+    pub(crate) fn read(&mut self, query: &Query<'_>, context: &Context<'_>) -> bool {
+        *self = Wanted::default();
         match query.edns {
-            Some(edns) if !edns.options.is_empty() => Wanted::read_each(query, context),
-            _ => Some(Wanted::default()),
+            Some(edns) if !edns.options.is_empty() => {
+                let wanted = Wanted::of(edns, context);
+                *self = wanted.unwrap_or_default();
+                wanted.is_some()
+            }
+            _ => true,
         }
     }
 
-    fn read_each(query: &Query<'_>, context: &Context<'_>) -> Option<Wanted> {
+    fn of(edns: Edns<'_>, context: &Context<'_>) -> Option<Wanted> {
         let mut wanted = Wanted::default();
-        for (code, data) in query.edns?.options {
+        for (code, data) in edns.options {
             match code {
                 code::NSID => wanted.nsid = true,
                 code::EXPIRE => wanted.expire = true,

@@ -1,6 +1,7 @@
 //! What a name and a type meet in a zone: the algorithm of RFC 1034 section 4.3.2 as amended by RFC 4592, RFC 6672
 //! and RFC 4035, as one pure function.
 
+use weir_wire::name::QueryName;
 use weir_wire::rtype::Rtype;
 use weir_zone::{Lookup, Node, Rrset, Zone};
 
@@ -84,24 +85,43 @@ impl<'z> Source<'z> {
     }
 }
 
-/// Tells what a query of type `qtype` for the name looked up meets.
+/// Tells what a query of type `qtype` for `name`, which was looked up, meets.
 #[inline]
-pub(crate) fn classify<'z>(zone: &'z Zone, lookup: Lookup<'z>, qtype: Rtype) -> Outcome<'z> {
-    match lookup {
+pub(crate) fn classify<'z>(
+    zone: &'z Zone,
+    name: &QueryName,
+    lookup: Lookup<'z>,
+    qtype: Rtype,
+) -> Outcome<'z> {
+    let source = match lookup {
         Lookup::Exact(node) => match node.covering() {
-            None => at_node(Source::Name(node), qtype),
             // RFC 4035 section 3.1.4.1: DS records lie on the parent's side of the cut.
-            Some(cut) if cut.is(&node) && qtype == Rtype::DS => at_node(Source::Name(node), qtype),
-            Some(covering) => covered(covering),
+            Some(covering) if !(covering.is(&node) && qtype == Rtype::DS) => return covered(covering),
+            _ => Source::Name(node),
         },
-        Lookup::Missing { closest_encloser, skip } => match closest_encloser.covering() {
-            Some(covering) => covered(covering),
-            // RFC 6672 section 3.2: a DNAME redirects the names below its owner, not the owner.
-            None if closest_encloser.has_dname() => covered(closest_encloser),
-            None => match zone.wildcard_below(closest_encloser) {
-                Some(wildcard) => at_node(Source::Wildcard { wildcard, closest_encloser, skip }, qtype),
-                None => Outcome::NameError { closest_encloser, skip },
-            },
+        Lookup::Missing { closest_encloser, skip } => match missing(zone, name, closest_encloser, skip) {
+            Ok(source) => source,
+            Err(outcome) => return outcome,
+        },
+    };
+    at_node(source, qtype)
+}
+
+/// The name does not exist: the wildcard that stands in for it, or what it meets without.
+#[expect(clippy::result_large_err, reason = "no error: one of two outcomes, and a box would allocate")]
+fn missing<'z>(
+    zone: &'z Zone,
+    name: &QueryName,
+    closest_encloser: Node<'z>,
+    skip: usize,
+) -> Result<Source<'z>, Outcome<'z>> {
+    match closest_encloser.covering() {
+        Some(covering) => Err(covered(covering)),
+        // RFC 6672 section 3.2: a DNAME redirects the names below its owner, not the owner.
+        None if closest_encloser.has_dname() => Err(covered(closest_encloser)),
+        None => match zone.wildcard_below(closest_encloser, name.suffix_hash(skip)) {
+            Some(wildcard) => Ok(Source::Wildcard { wildcard, closest_encloser, skip }),
+            None => Err(Outcome::NameError { closest_encloser, skip }),
         },
     }
 }

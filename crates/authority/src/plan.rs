@@ -2,13 +2,14 @@
 
 use crate::chaos;
 use crate::options::ExtendedError;
-use crate::outcome::{Outcome, classify};
+use crate::outcome::{Outcome, Source, classify};
 use crate::policy::{Context, Transport};
 use crate::{Scratch, ZoneSet, ZoneState};
 use weir_wire::header::Rcode;
 use weir_wire::query::Query;
 use weir_wire::rtype::{Class, Rtype};
-use weir_zone::Zone;
+use weir_zone::denial::Denial;
+use weir_zone::{Rrset, Zone};
 
 /// How a query will be answered.
 #[derive(Clone, Copy, Debug)]
@@ -35,24 +36,39 @@ pub enum Plan<'z> {
 }
 
 impl Plan<'_> {
-    /// Whether building the answer costs more than finding it in a cache: it takes several lookups, or the proofs
-    /// of a signed zone.
+    /// Whether building the answer costs clearly more than finding it in a cache: it takes several lookups, or the
+    /// proofs of a signed zone.
     ///
     /// A plain answer is one probe and one copy; no cache is cheaper than that.
+    #[inline]
     pub fn is_dear(&self, query: &Query<'_>) -> bool {
-        match self {
-            Plan::Error(..) | Plan::Identity(_) => false,
-            // Keys hold no class.
-            Plan::Zone { .. } if query.qclass != Class::IN => false,
-            Plan::Zone { outcome, .. } => match outcome {
-                Outcome::Rrset { .. } | Outcome::Referral { .. } => false,
-                Outcome::Alias { .. } => true,
-                Outcome::NoData { .. } | Outcome::NameError { .. } => query.dnssec_ok(),
-                // These answers are never the same for two questions, or not kept.
-                Outcome::Substitution { .. } | Outcome::Any { .. } | Outcome::Signatures { .. } => false,
-            },
-        }
+        // Keys hold no class.
+        let Plan::Zone { zone, outcome, .. } = self else { return false };
+        let has_proofs = || query.dnssec_ok() && !matches!(zone.denial(), Denial::Unsigned);
+        let is_dear = match outcome {
+            Outcome::Rrset { rrset, source: Source::Name(_) } => names_many_hosts(rrset),
+            Outcome::Rrset { rrset, source: Source::Wildcard { .. } } => {
+                has_proofs() || names_many_hosts(rrset)
+            }
+            Outcome::Referral { cut, ns } => {
+                names_many_hosts(ns) || has_proofs() && cut.rrset(Rtype::DS).is_none()
+            }
+            Outcome::Alias { .. } => true,
+            Outcome::NoData { .. } | Outcome::NameError { .. } => has_proofs(),
+            // These answers are never the same for two questions, or not kept.
+            Outcome::Substitution { .. } | Outcome::Any { .. } | Outcome::Signatures { .. } => false,
+        };
+        is_dear && query.qclass == Class::IN
     }
+}
+
+/// Fewest hosts whose addresses make an answer dear: each is a record or two to be placed.
+const MANY_HOSTS: u16 = 4;
+
+/// Whether addresses of many hosts go along with an RRset.
+#[inline]
+fn names_many_hosts(rrset: &Rrset<'_>) -> bool {
+    rrset.has_links() && rrset.records.n_records >= MANY_HOSTS
 }
 
 /// Looks the query up that was read into `scratch`.
@@ -82,7 +98,7 @@ pub fn plan<'z>(query: &Query<'_>, context: &Context<'z>, scratch: &Scratch, zon
     match found.state {
         ZoneState::Ready(zone) => {
             let lookup = zone.find(name, found.origin_skip);
-            let outcome = classify(zone, lookup, query.qtype);
+            let outcome = classify(zone, name, lookup, query.qtype);
             Plan::Zone { zones, zone, origin_skip: found.origin_skip, outcome }
         }
         ZoneState::Loading => Plan::Error(Rcode::SERVFAIL, Some(ExtendedError::NotReady)),

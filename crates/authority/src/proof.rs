@@ -6,7 +6,7 @@ use crate::ranks::RankSet;
 use weir_wire::answer::{Full, Section, Subject};
 use weir_wire::name::QueryName;
 use weir_wire::rtype::Rtype;
-use weir_zone::denial::{Denial, Nsec3Chain, NsecChain};
+use weir_zone::denial::{Denial, Nsec3Chain};
 use weir_zone::{Node, Zone};
 
 /// The name that something is denied of, and where the zone's origin stands in it.
@@ -76,7 +76,7 @@ impl<'z> Page<'z, '_, '_> {
             Denial::Unsigned => {}
             Denial::Nsec(chain) => {
                 self.add_proof(chain.covering(zone, denied.prefix()));
-                self.add_proof(wildcard_denial(chain, zone, closest_encloser));
+                self.add_proof(chain.at_wildcard(zone, &closest_encloser));
             }
             Denial::Nsec3(chain) => {
                 // Where that has no record, the wildcard is that of the ancestor that was proven to be the closest
@@ -199,25 +199,13 @@ impl<'z> Page<'z, '_, '_> {
     fn push_proof(&mut self, zone: &'z Zone, apex: Subject, node: Node<'z>) -> Result<(), Full> {
         let rtype = if matches!(zone.denial(), Denial::Nsec3(_)) { Rtype::NSEC3 } else { Rtype::NSEC };
         let Some(rrset) = node.rrset(rtype) else { return Ok(()) };
-        let owner = node.owner(zone);
         let mark = self.answer.mark();
         let known = self.known_suffix(zone, node).unwrap_or(apex);
-        let placed =
-            self.answer.push_with_owner(Section::Authority, rrset.records, owner.folded().name(), known)?;
+        let owner = (node.prefix(), zone.origin().name());
+        let placed = self.answer.push_with_owner(Section::Authority, rrset.records, owner, known)?;
         self.answer
             .push(Section::Authority, rrset.signatures, placed)
             .inspect_err(|_| self.answer.rewind(mark))
             .map(|_| ())
     }
-}
-
-/// The NSEC record that covers the wildcard right below the closest encloser. The asterisk sorts first or near it
-/// among the encloser's children, so the record is seldom the one that covers the name.
-fn wildcard_denial<'z>(chain: &NsecChain, zone: &'z Zone, closest_encloser: Node<'z>) -> Option<Node<'z>> {
-    let mut wildcard = [0; 2 + weir_wire::name::MAX_NAME_LEN];
-    let encloser_prefix = closest_encloser.prefix();
-    let len = 2 + encloser_prefix.len();
-    wildcard.get_mut(..2)?.copy_from_slice(b"\x01*");
-    wildcard.get_mut(2..len)?.copy_from_slice(encloser_prefix);
-    chain.covering(zone, wildcard.get(..len)?)
 }

@@ -41,8 +41,8 @@ pub fn receive<'p>(
         Ok(query) => query,
         Err(fault) => return faulty(packet, fault, context, scratch, out),
     };
-    let wanted = Wanted::read(&query, context);
-    scratch.wanted = wanted.unwrap_or_default();
+    let is_well_formed = scratch.wanted.read(&query, context);
+    let needs_cookie = scratch.wanted.needs_cookie(context);
     let mut error = |rcode, error| Received::from(error_answer(&query, rcode, error, context, scratch, out));
     if query.opcode() != Opcode::QUERY {
         return error(Rcode::NOTIMP, Some(ExtendedError::NotSupported));
@@ -51,13 +51,13 @@ pub fn receive<'p>(
     if query.edns.is_some_and(|edns| edns.version > 0) {
         return error(Rcode::BADVERS, None);
     }
-    let Some(wanted) = wanted else {
+    if !is_well_formed {
         return error(Rcode::FORMERR, None);
-    };
+    }
     if query.tsig.is_some() {
         return unknown_key(&query, context, scratch, out);
     }
-    if wanted.needs_cookie(context) {
+    if needs_cookie {
         return error(Rcode::BADCOOKIE, None);
     }
     Received::Query(query)

@@ -84,7 +84,7 @@ impl ZoneSet {
     #[inline]
     pub fn find(&self, name: &QueryName, first_skip: usize) -> Option<Found<'_>> {
         let first_skip = first_skip.max(name.n_labels().saturating_sub(self.max_depth));
-        (first_skip..=name.n_labels()).find_map(|skip| self.find_origin(name, skip))
+        (first_skip..name.n_labels() + 1).find_map(|skip| self.find_origin(name, skip))
     }
 
     #[inline]

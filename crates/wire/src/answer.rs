@@ -257,8 +257,15 @@ impl<'b> Answer<'b> {
     /// Points the owners of the records placed at `at` to the subject, and the names in their RDATA to where their
     /// suffixes stand now.
     fn move_pointers(&mut self, image: Image<'_>, subject: Subject, at: usize) {
-        for record in image.iter() {
-            self.write_pointer(at + record.at, subject.at);
+        if image.n_records == 1 {
+            self.write_pointer(at, subject.at);
+        } else {
+            for record in image.iter() {
+                self.write_pointer(at + record.at, subject.at);
+            }
+        }
+        if image.pointers.is_empty() {
+            return;
         }
         for position in image.pointer_positions() {
             let Some(pointer) = read_pointer(image.records, position) else { continue };
@@ -294,7 +301,7 @@ impl<'b> Answer<'b> {
 
     /// The name that RDATA placed at `at` consists of, such as the target of a CNAME.
     pub fn rdata_name(&self, at: usize) -> Subject {
-        let (_, len) = self.copy_name(at);
+        let len = self.copy_name(at, &mut [0; MAX_NAME_LEN]);
         self.name_in_rdata(at, len)
     }
 
@@ -332,7 +339,7 @@ impl<'b> Answer<'b> {
         let owner = self.name_at(subject, &mut copy);
         let mut first_rdata_at = None;
         for record in image.iter() {
-            match self.append_record(image, &record, owner, &[], subject.at) {
+            match self.append_record(image, &record, [owner.octets(), &[]], &[], subject.at) {
                 Ok(rdata_at) => first_rdata_at = first_rdata_at.or(Some(rdata_at)),
                 Err(full) => {
                     self.len = start;
@@ -344,26 +351,26 @@ impl<'b> Answer<'b> {
         Ok(Placed { rdata_at: first_rdata_at.unwrap_or(start), image: None })
     }
 
-    /// Writes a record whose owner is `prefix` in front of the name at `suffix_at`, or `owner` in full where no
-    /// pointer reaches that. RDATA is written without compression; its position is the result.
+    /// Writes a record whose owner is `labels` in front of the name at `suffix_at`, or `owner`, in two parts, in full
+    /// where no pointer reaches that. RDATA is written without compression; its position is the result.
     fn append_record(
         &mut self,
         image: Image<'_>,
         record: &ImageRecord<'_>,
-        owner: Name<'_>,
-        prefix: &[u8],
+        owner: [&[u8]; 2],
+        labels: &[u8],
         suffix_at: usize,
     ) -> Result<usize, Full> {
         let pointer = (POINTER_BITS | u16::try_from(suffix_at).unwrap_or(0)).to_be_bytes();
-        let owner_parts = if suffix_at <= MAX_POINTER { [prefix, &pointer] } else { [owner.octets(), &[]] };
-        let [labels, tail] = owner_parts;
+        let [labels, tail] = if suffix_at <= MAX_POINTER { [labels, &pointer] } else { owner };
         let head = image.records.get(record.at + 2..record.at + RECORD_HEAD_LEN).ok_or(Full)?;
         if image.pointers.is_empty() {
             self.append(&[labels, tail, head, record.rdata])?;
             return Ok(self.len - record.rdata.len());
         }
         let mut rdata = Vec::new();
-        image.rdata(record, owner, &mut rdata);
+        let whole_owner = owner.concat();
+        image.rdata(record, Name::from_octets(&whole_owner).map_err(|_| Full)?, &mut rdata);
         let rdata_len = u16::try_from(rdata.len()).map_err(|_| Full)?.to_be_bytes();
         let (type_class_ttl, _) = head.split_at_checked(head.len() - 2).ok_or(Full)?;
         self.append(&[labels, tail, type_class_ttl, &rdata_len, &rdata])?;
@@ -382,9 +389,8 @@ impl<'b> Answer<'b> {
         Ok(())
     }
 
-    /// Copies out the name at `at`, following its pointers; what is not a name gives the root.
-    fn copy_name(&self, at: usize) -> ([u8; MAX_NAME_LEN], usize) {
-        let mut copy = [0; MAX_NAME_LEN];
+    /// Copies out the name at `at`, following its pointers; yields its octets. What is not a name gives the root.
+    fn copy_name(&self, at: usize, copy: &mut [u8; MAX_NAME_LEN]) -> usize {
         let mut len = 0;
         let mut at = at;
         loop {
@@ -396,25 +402,29 @@ impl<'b> Answer<'b> {
             let label = self.octets.get(at..at + 1 + label_len).unwrap_or(&[0]);
             match copy.get_mut(len..len + label.len()) {
                 Some(space) => space.copy_from_slice(label),
-                None => return ([0; MAX_NAME_LEN], 1),
+                None => {
+                    copy[0] = 0;
+                    return 1;
+                }
             }
             len += label.len();
             at += label.len();
             if label_len == 0 {
-                return (copy, len);
+                return len;
             }
         }
     }
 
     /// The name at `subject`, written out into `copy`.
     pub fn name_at<'c>(&self, subject: Subject, copy: &'c mut [u8; MAX_NAME_LEN]) -> Name<'c> {
-        let (octets, len) = self.copy_name(subject.at);
-        *copy = octets;
+        let len = self.copy_name(subject.at, copy);
         Name::from_octets(copy.get(..len).unwrap_or(&[0])).unwrap_or(Name::ROOT)
     }
 
     /// Places an RRset whose owner stands nowhere in the message yet, such as an NSEC record's: writes the owner's
     /// labels in front of `known` out and points to `known` for the rest. Yields where the owner stands now.
+    ///
+    /// The owner is given as its labels in front of the zone's origin, and that; `known` is the origin or longer.
     ///
     /// # Errors
     /// [`Full`] when it does not fit; nothing is written then.
@@ -422,22 +432,56 @@ impl<'b> Answer<'b> {
         &mut self,
         section: Section,
         image: Image<'_>,
-        owner: Name<'_>,
+        (prefix, origin): (&[u8], Name<'_>),
         known: Subject,
     ) -> Result<Subject, Full> {
         let start = self.len;
-        let prefix_len = owner.octets().len().saturating_sub(known.len);
-        let prefix = owner.octets().get(..prefix_len).unwrap_or(&[]);
-        for (n, record) in image.iter().enumerate() {
-            // The first record spells the owner out; the others point to it.
-            let (prefix, suffix_at) = if n == 0 { (prefix, known.at) } else { (&[][..], start) };
-            if let Err(full) = self.append_record(image, &record, owner, prefix, suffix_at) {
-                self.len = start;
-                return Err(full);
-            }
+        let owner_len = prefix.len() + origin.octets().len();
+        let labels = prefix.get(..owner_len.saturating_sub(known.len)).unwrap_or(&[]);
+        let is_plain = image.pointers.is_empty() && known.at <= MAX_POINTER && start <= MAX_POINTER;
+        let placed = if is_plain {
+            self.append_plain(image, labels, known.at)
+        } else {
+            self.append_each(image, [prefix, origin.octets()], labels, known.at)
+        };
+        if let Err(full) = placed {
+            self.len = start;
+            return Err(full);
         }
         self.add_records(section, image.n_records);
-        Ok(self.name_in_rdata(start, owner.octets().len()))
+        Ok(self.name_in_rdata(start, owner_len))
+    }
+
+    /// Writes an image whose RDATA holds no pointers: `labels` in front of the name at `suffix_at` are the first
+    /// record's owner, and the others point to that.
+    fn append_plain(&mut self, image: Image<'_>, labels: &[u8], suffix_at: usize) -> Result<(), Full> {
+        let start = self.len;
+        let (_, behind_owner) = image.records.split_at_checked(2).ok_or(Full)?;
+        let pointer = (POINTER_BITS | u16::try_from(suffix_at).unwrap_or(0)).to_be_bytes();
+        self.append(&[labels, &pointer, behind_owner])?;
+        if image.n_records > 1 {
+            for record in image.iter().skip(1) {
+                self.write_pointer(start + labels.len() + record.at, start);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for any image, record by record: `owner` is the whole name in two parts.
+    #[cold]
+    fn append_each(
+        &mut self,
+        image: Image<'_>,
+        owner: [&[u8]; 2],
+        labels: &[u8],
+        suffix_at: usize,
+    ) -> Result<(), Full> {
+        let start = self.len;
+        for (n, record) in image.iter().enumerate() {
+            let (labels, suffix_at) = if n == 0 { (labels, suffix_at) } else { (&[][..], start) };
+            self.append_record(image, &record, owner, labels, suffix_at)?;
+        }
+        Ok(())
     }
 
     /// Places one record made for this answer, such as the CNAME of a DNAME substitution (RFC 6672 section 3.1);
@@ -452,7 +496,8 @@ impl<'b> Answer<'b> {
         made: MadeRecord<'_>,
     ) -> Result<usize, Full> {
         let start = self.len;
-        let (copy, len) = self.copy_name(owner.at);
+        let mut copy = [0; MAX_NAME_LEN];
+        let len = self.copy_name(owner.at, &mut copy);
         let pointer = (POINTER_BITS | u16::try_from(owner.at).unwrap_or(0)).to_be_bytes();
         let owner_octets =
             if owner.at <= MAX_POINTER { &pointer[..] } else { copy.get(..len).unwrap_or(&[0]) };
@@ -485,7 +530,10 @@ impl<'b> Answer<'b> {
                 *space = (POINTER_BITS | at).to_be_bytes();
                 (pointer, 2)
             }
-            _ => self.copy_name(name.at),
+            _ => {
+                let len = self.copy_name(name.at, &mut pointer);
+                (pointer, len)
+            }
         }
     }
 

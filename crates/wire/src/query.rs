@@ -1,6 +1,6 @@
 //! A query's way in: one pass over the packet, cheapest check first.
 
-use crate::edns::Edns;
+use crate::edns::{Edns, OPT_LEN};
 use crate::header::{Flags, HEADER_LEN, Opcode, Rcode};
 use crate::name::{HashSeed, Name, QueryName};
 use crate::rtype::{Class, Rtype};
@@ -130,7 +130,20 @@ struct Records<'p> {
 
 impl<'p> Records<'p> {
     /// Reads them all; `None` is a format error.
-    fn parse(mut rest: &'p [u8], counts: Counts, qtype: Rtype) -> Option<Records<'p>> {
+    #[inline]
+    fn parse(rest: &'p [u8], counts: Counts, qtype: Rtype) -> Option<Records<'p>> {
+        // Nearly all queries carry one OPT record without options, or nothing.
+        let Counts { answers: 0, authorities: 0, additionals: 1, .. } = counts else {
+            return Records::parse_each(rest, counts, qtype);
+        };
+        let Ok(&[0, 0, 41, c1, c0, ttl3, ttl2, ttl1, ttl0, 0, 0]) = <&[u8; OPT_LEN]>::try_from(rest) else {
+            return Records::parse_each(rest, counts, qtype);
+        };
+        let (class, ttl) = (u16::from_be_bytes([c1, c0]), u32::from_be_bytes([ttl3, ttl2, ttl1, ttl0]));
+        Some(Records { edns: Edns::parse(class, ttl, &[]), tsig: None })
+    }
+
+    fn parse_each(mut rest: &'p [u8], counts: Counts, qtype: Rtype) -> Option<Records<'p>> {
         // A query carries no answer; the one use of its authority section is the SOA of IXFR (RFC 1995 section 3).
         if counts.answers != 0 || (counts.authorities != 0 && qtype != Rtype::IXFR) {
             return None;

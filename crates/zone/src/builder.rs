@@ -15,6 +15,7 @@ mod order;
 mod pending;
 mod segment;
 
+pub(crate) use order::key as canonical_key;
 use pending::{Blocks, Pending};
 use segment::Frame;
 
@@ -203,7 +204,8 @@ mod tests {
     fn shown(zone: &Zone) -> Vec<String> {
         let node = |node: crate::Node<'_>| {
             let covering = node.covering().map(|covering| covering.rank());
-            let wildcard = zone.wildcard_below(node).map(|wildcard| wildcard.rank());
+            let hash = zone.seed.hash(node.owner(zone).folded());
+            let wildcard = zone.wildcard_below(node, hash).map(|wildcard| wildcard.rank());
             let is_found = zone.find_name(node.owner(zone).folded()).is_some_and(|found| found.is(&node));
             let mut text =
                 format!("{} {} {covering:?} {wildcard:?} {is_found}", node.owner(zone), node.rank());

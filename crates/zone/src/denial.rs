@@ -1,9 +1,10 @@
 //! Which records deny what: NSEC and NSEC3 chains, indexed when a zone is built.
 
+use crate::builder::canonical_key;
 use crate::tree::{Node, Zone};
 use sha1::{Digest, Sha1};
 use std::cmp::Ordering;
-use weir_wire::name::{Folded, canonical_cmp};
+use weir_wire::name::{Folded, MAX_NAME_LEN, canonical_cmp};
 use weir_wire::rdata::encoding::decode_base32hex;
 use weir_wire::rtype::Rtype;
 
@@ -29,6 +30,8 @@ pub enum Denial {
 pub struct NsecChain {
     /// For each node by rank: the position of the nearest node with an NSEC record that does not sort behind it.
     at_or_before: Vec<u32>,
+    /// For each node by rank: the start of its name as it sorts, so that a search seldom reads a name.
+    sort_keys: Vec<u64>,
 }
 
 /// The NSEC3 records of a zone that share the parameters of its NSEC3PARAM record.
@@ -38,6 +41,9 @@ pub struct Nsec3Chain {
     salt: Box<[u8]>,
     /// The hashes in ascending order, each with the position of the node that owns its record.
     entries: Vec<(Nsec3Hash, u32)>,
+    /// For each value of a hash's first bits the number of entries that sort before it, and the number of all: hashes
+    /// are spread evenly, so that a search has one or two entries to look at.
+    starts: Vec<u32>,
     /// For each node by rank: what is known of its name's hash.
     by_rank: Vec<KnownHashes>,
 }
@@ -79,7 +85,7 @@ impl NsecChain {
                 last
             })
             .collect();
-        NsecChain { at_or_before }
+        NsecChain { at_or_before, sort_keys: zone.nodes().map(|node| sort_key(node.prefix())).collect() }
     }
 
     /// The node whose NSEC record matches `node`'s name or covers it.
@@ -90,7 +96,36 @@ impl NsecChain {
     /// The node whose NSEC record covers a name that does not exist: `prefix` are the name's octets in front of the
     /// origin, in lower case.
     pub fn covering<'z>(&self, zone: &'z Zone, prefix: &[u8]) -> Option<Node<'z>> {
-        self.by_rank(zone, zone.rank_before(prefix))
+        self.by_rank(zone, self.rank_before(zone, prefix))
+    }
+
+    /// The node whose NSEC record matches the wildcard right below `encloser`, or covers it where there is none.
+    pub fn at_wildcard<'z>(&self, zone: &'z Zone, encloser: &Node<'_>) -> Option<Node<'z>> {
+        let mut wildcard = [0; 2 + MAX_NAME_LEN];
+        let len = 2 + encloser.prefix().len();
+        wildcard.get_mut(..2)?.copy_from_slice(b"\x01*");
+        wildcard.get_mut(2..len)?.copy_from_slice(encloser.prefix());
+        let wildcard = wildcard.get(..len)?;
+        // The asterisk sorts before the letters and digits that names are made of, so that the next name in order is
+        // nearly always behind it, and the encloser right before it.
+        let is_before_next = zone
+            .node_by_rank(encloser.rank() + 1)
+            .is_none_or(|next| canonical_cmp(next.prefix(), wildcard) == Ordering::Greater);
+        if is_before_next { self.at(zone, encloser) } else { self.covering(zone, wildcard) }
+    }
+
+    /// The rank of the last node that does not sort behind the name made of `prefix` and the origin.
+    fn rank_before(&self, zone: &Zone, prefix: &[u8]) -> u32 {
+        let key = sort_key(prefix);
+        let n_below = self.sort_keys.partition_point(|other| *other < key);
+        let alike = self.sort_keys.get(n_below..).unwrap_or(&[]);
+        let alike = alike.get(..alike.partition_point(|other| *other == key)).unwrap_or(&[]);
+        let nodes = zone.order.get(n_below..n_below + alike.len()).unwrap_or(&[]);
+        let n_before = n_below
+            + nodes.partition_point(|&position| {
+                canonical_cmp(zone.node(position).prefix(), prefix) != Ordering::Greater
+            });
+        u32::try_from(n_before.saturating_sub(1)).unwrap_or(0)
     }
 
     fn by_rank<'z>(&self, zone: &'z Zone, rank: u32) -> Option<Node<'z>> {
@@ -99,14 +134,10 @@ impl NsecChain {
     }
 }
 
-impl Zone {
-    /// The rank of the last node that does not sort behind the name made of `prefix` and the origin.
-    fn rank_before(&self, prefix: &[u8]) -> u32 {
-        let n_before = self.order.partition_point(|&position| {
-            canonical_cmp(self.node(position).prefix(), prefix) != Ordering::Greater
-        });
-        u32::try_from(n_before.saturating_sub(1)).unwrap_or(0)
-    }
+/// Eight octets of a name as canonical order compares it: of two names with different keys the one with the lesser key
+/// comes first.
+fn sort_key(prefix: &[u8]) -> u64 {
+    u64::try_from(canonical_key(prefix) >> 64).unwrap_or(0)
 }
 
 impl Nsec3Chain {
@@ -130,7 +161,8 @@ impl Nsec3Chain {
         if entries.is_empty() {
             return None;
         }
-        let mut chain = Nsec3Chain { iterations, salt: salt.into(), entries, by_rank: Vec::new() };
+        let starts = starts(&entries);
+        let mut chain = Nsec3Chain { iterations, salt: salt.into(), entries, starts, by_rank: Vec::new() };
         chain.by_rank = zone.nodes().map(|node| chain.known_hashes(zone, &node)).collect();
         Some(chain)
     }
@@ -208,13 +240,33 @@ impl Nsec3Chain {
     }
 
     fn search(&self, hash: &Nsec3Hash) -> Result<usize, usize> {
-        self.entries.binary_search_by(|(entry, _)| entry.cmp(hash))
+        let bits = first_bits(hash, self.starts.len() - 1);
+        let start = |at: usize| self.starts.get(at).map_or(0, |&n| usize::try_from(n).unwrap_or(0));
+        let (from, to) = (start(bits), start(bits + 1));
+        let near = self.entries.get(from..to).unwrap_or(&[]);
+        let found = near.binary_search_by(|(entry, _)| entry.cmp(hash));
+        found.map(|at| from + at).map_err(|at| from + at)
     }
 
     /// The chain is a ring: the last record covers what lies before the first (RFC 5155 section 3.1.7).
     fn before(&self, insert_at: usize) -> usize {
         insert_at.checked_sub(1).unwrap_or(self.entries.len().saturating_sub(1))
     }
+}
+
+/// Half as many starts as there are entries, or a little more, and the end.
+fn starts(entries: &[(Nsec3Hash, u32)]) -> Vec<u32> {
+    let n_starts = (entries.len() / 2).max(1).next_power_of_two();
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let before = |bits| entries.partition_point(|(hash, _)| first_bits(hash, n_starts) < bits);
+    (0..=n_starts).map(|bits| number(before(bits))).collect()
+}
+
+/// The first bits of a hash, as many as it takes to number `n_starts`, a power of two.
+fn first_bits(hash: &Nsec3Hash, n_starts: usize) -> usize {
+    let [h0, h1, h2, h3, ..] = *hash;
+    let first = u64::from(u32::from_be_bytes([h0, h1, h2, h3]));
+    usize::try_from((first * n_starts as u64) >> 32).unwrap_or(0)
 }
 
 /// The fields that NSEC3 and NSEC3PARAM start with (RFC 5155 sections 3.2 and 4.2).
@@ -252,4 +304,29 @@ fn hash_of_owner(node: Node<'_>) -> Option<Nsec3Hash> {
     let mut hash = Vec::with_capacity(HASH_LEN);
     decode_base32hex(rest.get(..usize::from(label_len))?, &mut hash).ok()?;
     hash.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_hash_is_found_where_a_search_through_all_finds_it(
+            hashes in proptest::collection::btree_set(any::<[u8; 2]>(), 1..60),
+            wanted: [u8; 2],
+        ) {
+            let spread = |[first, last]: [u8; 2]| {
+                let mut hash = [0; HASH_LEN];
+                (hash[0], hash[19]) = (first, last);
+                hash
+            };
+            let entries: Vec<_> = hashes.into_iter().map(|hash| (spread(hash), 1)).collect();
+            let naive = entries.binary_search_by(|(hash, _)| hash.cmp(&spread(wanted)));
+            let starts = starts(&entries);
+            let chain = Nsec3Chain { iterations: 0, salt: [].into(), entries, starts, by_rank: Vec::new() };
+            prop_assert_eq!(chain.search(&spread(wanted)), naive);
+        }
+    }
 }

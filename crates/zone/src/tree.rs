@@ -53,6 +53,8 @@ use weir_wire::rtype::{Class, Rtype};
 
 /// Octets that a processor loads at once.
 const CACHE_LINE_LEN: usize = 64;
+/// The asterisk with its length octet.
+const WILDCARD_LABEL: &[u8] = b"\x01*";
 /// Octets of a node in front of its owner.
 pub(crate) const NODE_HEAD_LEN: usize = 12;
 /// Octets of a short RRset in front of its image.
@@ -221,9 +223,7 @@ impl Zone {
 
     #[inline]
     fn probe(&self, name: &QueryName, skip: usize, origin_skip: usize) -> Option<Node<'_>> {
-        let prefix_len = name.suffix_start(origin_skip) - name.suffix_start(skip);
-        let prefix = name.suffix(skip).octets().get(..prefix_len)?;
-        self.find_prefix(name.suffix_hash(skip), prefix)
+        self.find_prefix(name.suffix_hash(skip), name.labels(skip, origin_skip))
     }
 
     /// The node whose owner is `prefix` in front of the origin.
@@ -245,14 +245,17 @@ impl Zone {
         self.find_prefix(self.seed.hash(name), name.octets().get(..prefix_len)?)
     }
 
-    /// The wildcard right below `encloser`, when there is one (RFC 4592 section 3.3.1: the source of synthesis).
-    pub fn wildcard_below<'z>(&'z self, encloser: Node<'z>) -> Option<Node<'z>> {
+    /// The wildcard right below `encloser`, whose name has this hash, when there is one (RFC 4592 section 3.3.1: the
+    /// source of synthesis).
+    pub fn wildcard_below<'z>(&'z self, encloser: Node<'z>, hash: NameHash) -> Option<Node<'z>> {
         if !encloser.has(flag::WILDCARD_CHILD) {
             return None;
         }
         // The asterisk sorts behind few labels, but those may have any number of descendants; the hash knows.
-        let name = FoldedBuf::join(b"\x01*", encloser.owner(self).folded()).ok()?;
-        self.find_name(name.folded())
+        let is_it = |prefix: &[u8]| prefix.strip_prefix(WILDCARD_LABEL) == Some(encloser.prefix());
+        let hash = self.seed.with_label(hash, WILDCARD_LABEL);
+        let position = self.index.find(hash, |position| is_it(self.node(position).prefix()))?;
+        Some(self.node(position))
     }
 
     /// Where the node of a name with this hash lies, very probably; 0 for nowhere. Loads the slot alone.

@@ -99,7 +99,8 @@ fn load(octets: &[u8], n_octets: usize) -> u64 {
             u64::from_le_bytes(padded)
         }
     };
-    word & (u64::MAX >> (64 - 8 * n_octets.clamp(1, 8)))
+    // From 1 to 8 octets the mask of the shift changes nothing; it tells the compiler that the shift is in range.
+    word & (u64::MAX >> ((64 - 8 * n_octets) & 63))
 }
 
 #[cfg(test)]

@@ -53,10 +53,10 @@ impl QueryName {
         if at > MAX_NAME_LEN {
             return Err(NameError::NameTooLong);
         }
-        let name = octets.get(..at).ok_or(NameError::Incomplete)?;
-        if let Some(space) = self.octets.get_mut(..at) {
-            fold_into(space, name);
+        if at > octets.len() {
+            return Err(NameError::Incomplete);
         }
+        fold_into(&mut self.octets, octets, at);
         self.len = at;
         self.n_labels = n_labels;
         self.hash_suffixes(seed);
@@ -113,6 +113,12 @@ impl QueryName {
         Folded { name: Name { octets: self.octets.get(start..self.len).unwrap_or(&[0]) } }
     }
 
+    /// The octets of suffix `skip` in front of suffix `end`.
+    #[inline]
+    pub fn labels(&self, skip: usize, end: usize) -> &[u8] {
+        self.octets.get(self.suffix_start(skip)..self.suffix_start(end)).unwrap_or(&[])
+    }
+
     /// Octets in front of suffix `skip`.
     #[inline]
     pub fn suffix_start(&self, skip: usize) -> usize {
@@ -126,16 +132,22 @@ impl QueryName {
     }
 }
 
-/// Copies `name` with ASCII letters in lower case. Length octets are below 64 and stay as they are.
+/// Copies the first `len` octets of `octets` with ASCII letters in lower case, and up to seven that follow, which nobody
+/// looks at. Length octets are below 64 and stay as they are.
 #[inline]
-fn fold_into(space: &mut [u8], name: &[u8]) {
-    let (to_chunks, to_rest) = space.as_chunks_mut::<8>();
-    let (from_chunks, from_rest) = name.as_chunks::<8>();
-    for (to, from) in to_chunks.iter_mut().zip(from_chunks) {
+fn fold_into(space: &mut [u8; MAX_NAME_LEN + PADDING], octets: &[u8], len: usize) {
+    let (to_words, _) = space.as_chunks_mut::<8>();
+    let (from_words, from_rest) = octets.as_chunks::<8>();
+    let n_words = len.div_ceil(8);
+    let whole = from_words.get(..n_words).unwrap_or(from_words);
+    for (to, from) in to_words.iter_mut().zip(whole) {
         *to = fold_word(u64::from_le_bytes(*from)).to_le_bytes();
     }
-    for (to, from) in to_rest.iter_mut().zip(from_rest) {
-        *to = from.to_ascii_lowercase();
+    // A packet may end with the name, so that its last octets make no word.
+    if let (true, Some(to)) = (n_words > from_words.len(), to_words.get_mut(from_words.len())) {
+        for (to, from) in to.iter_mut().zip(from_rest) {
+            *to = from.to_ascii_lowercase();
+        }
     }
 }
 

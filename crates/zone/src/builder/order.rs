@@ -16,7 +16,7 @@ const N_SAMPLED_BLOCKS: usize = 32;
 /// The first sixteen octets of a name as canonical order compares it.
 ///
 /// `key(a) < key(b)` says that a sorts before b; names with equal keys are compared in full.
-pub(super) fn key(prefix: &[u8]) -> u128 {
+pub(crate) fn key(prefix: &[u8]) -> u128 {
     let mut starts = [0u8; MAX_LABELS];
     let mut n_labels = 0;
     let mut at = 0usize;

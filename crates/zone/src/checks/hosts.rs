@@ -76,7 +76,7 @@ fn missing<'z>(zone: &'z Zone, node: Node<'z>, rrset: &Rrset<'z>, name_at: usize
         return match covering {
             Some(cut) if cut.is_delegation() => Host::NoGlue(cut),
             Some(_) => Host::IsAlias,
-            None => zone.wildcard_below(encloser).map_or(Host::HasNone, existing),
+            None => zone.wildcard_below(encloser, zone.seed.hash(ancestor)).map_or(Host::HasNone, existing),
         };
     }
     // Not in the zone at all: nothing is known of it.
