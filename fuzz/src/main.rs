@@ -1,11 +1,14 @@
-//! A bounded run of the targets without a fuzzer: a seeded mutator over the zones of the repository, and over frames of
-//! queries.
+//! A bounded run of the targets without a fuzzer: a seeded mutator over the zones of the repository, over queries, and
+//! over frames of queries.
 //!
 //! `smoke [RUNS [SEED]]`. The same arguments give the same inputs.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
+use weir_wire::name::NameBuf;
+use weir_wire::query;
+use weir_wire::rtype::Rtype;
 
 use weir_fuzz::frame;
 
@@ -21,6 +24,7 @@ fn main() {
     let (n_runs, seed) = (arguments.next().unwrap_or(20_000), arguments.next().unwrap_or(5));
     let mut random = Random(seed.wrapping_mul(2).wrapping_add(1));
     frames(n_runs, &mut random);
+    cached_answers(n_runs, &mut random);
     zones(n_runs, &mut random);
 }
 
@@ -73,6 +77,54 @@ fn corpus() -> Vec<Vec<u8>> {
     }
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).expect("it is readable")).collect()
+}
+
+/// Queries by way of a cache: half of them whole, with settings by chance, the others changed as well.
+fn cached_answers(n_runs: u64, random: &mut Random) {
+    let queries = queries();
+    for _ in 0..n_runs {
+        let is_whole = random.below(2) == 0;
+        let query = if is_whole { varied(&queries, random) } else { mutated(&queries, random) };
+        weir_fuzz::cached_answers(&query);
+    }
+    println!("{n_runs} queries by way of a cache: each answer was the one that is built");
+}
+
+/// Queries for each owner of the zones that are asked, and for a name below each, with and without EDNS and the DO bit,
+/// behind octets for settings.
+fn queries() -> Vec<Vec<u8>> {
+    let mut queries = Vec::new();
+    for (origin, text) in weir_fuzz::ZONES {
+        let owners = text.lines().filter_map(|line| line.split_whitespace().next());
+        let mut owners: Vec<&str> = owners.filter(|owner| owner.ends_with(&format!("{origin}."))).collect();
+        owners.dedup();
+        for owner in owners {
+            for asked in [owner.to_owned(), format!("below.{owner}")] {
+                // One below the longest owner would be too long.
+                let Ok(name) = NameBuf::from_text(asked.as_bytes(), None) else { continue };
+                for (rtype, size) in
+                    [(1, None), (1, Some(1232)), (15, Some(1232)), (43, Some(600)), (5, None)]
+                {
+                    let mut packet = [0; 512];
+                    let len = query::write(&mut packet, 7, name.name(), Rtype(rtype), size).expect("it fits");
+                    let mut input = [&[0; 8], &packet[..len]].concat();
+                    queries.push(input.clone());
+                    if size.is_some() {
+                        *input.iter_mut().nth_back(3).expect("flags of the OPT record") |= 0x80;
+                        queries.push(input);
+                    }
+                }
+            }
+        }
+    }
+    queries
+}
+
+/// A query with settings and a guise by chance.
+fn varied(queries: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let mut query = queries[random.below(queries.len())].clone();
+    query[..8].fill_with(|| random.octet());
+    query
 }
 
 /// An input of the corpus with some octets changed, left out, doubled, or taken from another.

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use weir_authority::cached::{KeyRef, Stored};
+use weir_authority::cached::{Key, Stored};
 use weir_authority::{
     Context, Policy, Received, Scratch, Transport, ZoneSet, ZoneSetBuilder, ZoneState, build, plan, receive,
 };
@@ -278,7 +278,7 @@ fn store(zones: &ZoneSet, packet: &[u8]) -> Option<Stored> {
     };
     let plan = plan(&query, &context, &scratch, zones);
     let answered = build(&plan, &query, &context, &mut scratch, &mut out)?;
-    Stored::of(&answered, &query, &scratch, &out)
+    Stored::of(&answered, &query, &scratch, 1, &out)
 }
 
 fn any_question() -> impl Strategy<Value = Query> {
@@ -354,13 +354,12 @@ proptest! {
         };
         let planned = plan(&query, &context, &scratch, &zones);
         let answered = build(&planned, &query, &context, &mut scratch, &mut out).unwrap();
-        let key = KeyRef::new(&query, &scratch, 1).to_key();
         // Class ANY is answered without AA, and a key holds no class: such answers are not kept.
         let mut in_any_class = packet.clone();
         let class_at = 12 + query.name_len + 2;
         in_any_class[class_at..class_at + 2].copy_from_slice(&Class::ANY.0.to_be_bytes());
         prop_assert!(store(&zones, &in_any_class).is_none());
-        let Some(stored) = Stored::of(&answered, &query, &scratch, &out) else { return Ok(()) };
+        let Some(stored) = Stored::of(&answered, &query, &scratch, 1, &out) else { return Ok(()) };
         for (case, edns, id, recursion_desired) in again {
             let mut packet = Query { case, edns, ..first.clone() }.to_wire(id);
             packet[2] |= u8::from(recursion_desired);
@@ -369,7 +368,8 @@ proptest! {
             let Received::Query(query) = receive(&packet, &context, &mut scratch, &mut out) else {
                 panic!("not a query");
             };
-            prop_assert!(KeyRef::new(&query, &scratch, 1).equals(&key));
+            prop_assert!(stored.is_under(&Key::new(&query, &scratch, 1)));
+            prop_assert!(!stored.is_under(&Key::new(&query, &scratch, 2)));
             let fresh = ask(&zones, &packet, Transport::Udp);
             if let Some(replayed) = stored.replay(&planned, &query, &context, &mut scratch, &mut out) {
                 prop_assert_eq!(&out[..replayed.len], &fresh[..]);

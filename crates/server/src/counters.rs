@@ -63,6 +63,8 @@ pub(crate) struct AnswerCounters {
     pub(crate) cache_entries: Counter,
     /// Octets in the cache, as of the last look.
     pub(crate) cache_octets: Counter,
+    /// Answers that left the cache to make room, as of the last look.
+    pub(crate) cache_evictions: Counter,
 }
 
 impl AnswerCounters {

@@ -9,7 +9,6 @@
 
 use std::process::ExitCode;
 
-mod cache;
 mod check;
 mod cli;
 mod config;

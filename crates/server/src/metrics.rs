@@ -167,6 +167,11 @@ fn encode_cache(families: &mut Families<'_>, counters: &Counters) -> fmt::Result
         "Answers looked for in the cache and not found",
         total(|a| a.cache_misses.value()),
     )?;
+    families.counter(
+        "weir_cache_evictions",
+        "Answers that left the cache to make room",
+        total(|a| a.cache_evictions.value()),
+    )?;
     families.gauge("weir_cache_entries", "Answers in the cache", total(|a| a.cache_entries.value()))?;
     families.gauge("weir_cache_octets", "Size of the cache in octets", total(|a| a.cache_octets.value()))
 }

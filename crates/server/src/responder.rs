@@ -7,10 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use weir_authority::{Answered, Context, Policy, Received, Scratch, Transport, ZoneSet};
+use weir_cache::{Asked, Cache, Origin};
 use weir_wire::name::HashSeed;
 use weir_wire::query::Query;
 
-use crate::cache::{Asked, Cache};
 use crate::config::Config;
 use crate::counters::AnswerCounters;
 
@@ -113,7 +113,7 @@ impl Responder {
             }
             Received::Answered(answered) => Some(answered),
             Received::Query(query) => {
-                look_up(&query, &context, scratch, cache.as_ref(), zones, out, counters)
+                look_up(&query, &context, scratch, cache.as_mut(), zones, out, counters)
             }
         };
         match answered {
@@ -131,7 +131,10 @@ impl Responder {
     /// Counts what the cache holds now.
     pub(crate) fn note_cache_size(&self, counters: &AnswerCounters) {
         if let Some(cache) = &self.cache {
-            cache.note_size(counters);
+            let usage = cache.usage();
+            counters.cache_entries.set(usage.n_entries);
+            counters.cache_octets.set(usage.n_octets);
+            counters.cache_evictions.set(usage.n_evicted);
         }
     }
 }
@@ -143,7 +146,7 @@ fn look_up(
     query: &Query<'_>,
     context: &Context<'_>,
     scratch: &mut Scratch,
-    cache: Option<&Cache>,
+    cache: Option<&mut Cache>,
     zones: &ZoneSet,
     out: &mut [u8],
     counters: &AnswerCounters,
@@ -152,7 +155,12 @@ fn look_up(
     match cache {
         Some(cache) if plan.is_dear(query) => {
             let asked = Asked { query, context, generation: zones.generation() };
-            cache.answer(&plan, &asked, scratch, out, counters)
+            let (answered, origin) = cache.answer(&plan, &asked, scratch, out)?;
+            match origin {
+                Origin::Front | Origin::Shard => counters.cache_hits.add(1),
+                Origin::Built => counters.cache_misses.add(1),
+            }
+            Some(answered)
         }
         _ => weir_authority::build(&plan, query, context, scratch, out),
     }
