@@ -24,6 +24,8 @@ pub(crate) enum Server {
     Weir,
     /// The same by packet rings.
     WeirRing,
+    /// Weir with its cache switched off, which is compared by name.
+    WeirUncached,
     Knot,
     Nsd,
     Bind,
@@ -74,6 +76,7 @@ impl Server {
         match self {
             Server::Weir => "weir",
             Server::WeirRing => "weir-ring",
+            Server::WeirUncached => "weir-uncached",
             Server::Knot => "knot",
             Server::Nsd => "nsd",
             Server::Bind => "bind",
@@ -92,6 +95,7 @@ impl Server {
         match self {
             Server::Weir => "Weir",
             Server::WeirRing => "Weir (ring)",
+            Server::WeirUncached => "Weir (no cache)",
             Server::Knot => "Knot",
             Server::Nsd => "NSD",
             Server::Bind => "BIND",
@@ -140,7 +144,7 @@ impl Server {
         let weir = tools.weir.to_string_lossy();
         let hickory = tools.hickory.to_string_lossy();
         match self {
-            Server::Weir | Server::WeirRing => {
+            Server::Weir | Server::WeirRing | Server::WeirUncached => {
                 let folder = tools.benchmarks.to_string_lossy();
                 let commit = shell::version(&["git", "-C", &folder, "rev-parse", "--short=12", "HEAD"]);
                 format!("{}, commit {commit}", shell::version(&[&weir, "--version"]))
@@ -185,7 +189,7 @@ impl Server {
         let port = net::PORT.to_string();
         let template = |name: &str| place.fill(name, folder);
         Ok(match self {
-            Server::Weir | Server::WeirRing => {
+            Server::Weir | Server::WeirRing | Server::WeirUncached => {
                 let mut command = net.server_on(place.cpus, &tools.weir.to_string_lossy());
                 command.args([
                     "serve",
@@ -199,6 +203,9 @@ impl Server {
                     command.args(["--ingress", "ring"]);
                 }
                 command.args(&place.weir_flags);
+                if self == Server::WeirUncached {
+                    command.args(["--cache-size", "0"]);
+                }
                 command
             }
             Server::Knot | Server::KnotXdp => {
@@ -259,7 +266,7 @@ impl FromStr for Server {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = || Server::USUAL.into_iter().chain([Server::EchoSlow]);
+        let all = || Server::USUAL.into_iter().chain([Server::WeirUncached, Server::EchoSlow]);
         all().find(|server| server.name() == text).ok_or_else(|| {
             format!(
                 "no server `{text}`; there are: {}",

@@ -28,6 +28,8 @@ pub(crate) enum Workload {
     SignedHit,
     /// A zone signed with NSEC3; no query hits, and each answer proves it.
     SignedNxdomain,
+    /// A zone signed with NSEC3; denials, chains of aliases and referrals, of names by Zipf's law.
+    SignedPopular,
     /// Hits, misses, referrals, wildcards, aliases, other types, by Zipf's law.
     Mixed,
     /// TXT and DNSKEY answers of about a kilobyte.
@@ -35,13 +37,14 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Workload; 8] = [
+    pub(crate) const ALL: [Workload; 9] = [
         Workload::Flat,
         Workload::Nxdomain,
         Workload::Delegations,
         Workload::Root,
         Workload::SignedHit,
         Workload::SignedNxdomain,
+        Workload::SignedPopular,
         Workload::Mixed,
         Workload::Large,
     ];
@@ -55,6 +58,7 @@ impl Workload {
             Workload::Root => "root",
             Workload::SignedHit => "signed-hit",
             Workload::SignedNxdomain => "signed-nxdomain",
+            Workload::SignedPopular => "signed-popular",
             Workload::Mixed => "mixed",
             Workload::Large => "large",
         }
@@ -71,6 +75,9 @@ impl Workload {
             }
             Workload::SignedHit => "20,000 names signed with NSEC; every query hits and has the DO bit",
             Workload::SignedNxdomain => "20,000 names signed with NSEC3; no query hits, each has the DO bit",
+            Workload::SignedPopular => {
+                "20,000 names signed with NSEC3; denials 60 %, aliases 20 %, referrals 20 %, by Zipf's law; DO bit"
+            }
             Workload::Mixed => {
                 "hits 60 %, misses 15 %, referrals 10 %, other types and aliases 15 %; by Zipf's law"
             }
@@ -80,12 +87,12 @@ impl Workload {
 
     /// Whether the zone holds signatures and queries ask for them.
     pub(crate) fn is_signed(self) -> bool {
-        matches!(self, Workload::SignedHit | Workload::SignedNxdomain)
+        matches!(self, Workload::SignedHit | Workload::SignedNxdomain | Workload::SignedPopular)
     }
 
     /// Whether the zone denies with NSEC3.
     pub(crate) fn is_nsec3(self) -> bool {
-        self == Workload::SignedNxdomain
+        matches!(self, Workload::SignedNxdomain | Workload::SignedPopular)
     }
 
     /// Whether queries carry an EDNS record: where answers would not fit 512 octets.
@@ -121,7 +128,9 @@ impl Workload {
         fs::write(&input.zone, zone)?;
         match self {
             Workload::SignedHit => sign::sign(&input.zone, self.origin(), sign::Denial::Nsec)?,
-            Workload::SignedNxdomain => sign::sign(&input.zone, self.origin(), sign::Denial::Nsec3)?,
+            Workload::SignedNxdomain | Workload::SignedPopular => {
+                sign::sign(&input.zone, self.origin(), sign::Denial::Nsec3)?;
+            }
             _ => {}
         }
         fs::write(&input.queries, queries)?;
@@ -137,6 +146,7 @@ impl Workload {
             Workload::Root => root::root(&mut random)?,
             Workload::SignedHit => zones::flat(20_000 / scale, &mut random),
             Workload::SignedNxdomain => zones::nxdomain(20_000 / scale, &mut random),
+            Workload::SignedPopular => zones::popular(20_000 / scale, &mut random),
             Workload::Mixed => zones::mixed(100_000 / scale, &mut random),
             Workload::Large => zones::large(2_000, &mut random),
         })

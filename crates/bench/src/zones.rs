@@ -103,6 +103,32 @@ fn mixed_queries(n: usize, few: usize, random: &mut Random) -> String {
     queries
 }
 
+/// `n` names, a twentieth as many aliases of aliases and delegations with six servers each, and queries for these and
+/// for names that are not there, by Zipf's law: answers that are dear, and asked for again.
+pub(crate) fn popular(n: usize, random: &mut Random) -> (String, String) {
+    let mut zone = flat_zone(n);
+    let few = (n / 20).max(1);
+    for i in 0..few {
+        writeln!(zone, "c{i:06} CNAME cc{i:06}\ncc{i:06} CNAME h{i:06}").expect(TO_STRING);
+        for server in 1..=6 {
+            let host = format!("ns{server}.d{i:06}");
+            writeln!(zone, "d{i:06} NS {host}\n{host} A {}\n{host} AAAA 2001:db8::{i:x}", address(i))
+                .expect(TO_STRING);
+        }
+    }
+    let (absent, less) = (Zipf::new(10 * n), Zipf::new(few));
+    let mut queries = String::new();
+    for _ in 0..N_QUERIES {
+        let written = match random.below(10) {
+            0..6 => writeln!(queries, "no-{:06}.bench.test A", absent.rank(random)),
+            6..8 => writeln!(queries, "c{:06}.bench.test A", less.rank(random)),
+            _ => writeln!(queries, "www.d{:06}.bench.test A", less.rank(random)),
+        };
+        written.expect(TO_STRING);
+    }
+    (zone, queries)
+}
+
 /// `n` names with a kilobyte of TXT or with the keys of a zone whose algorithm has long ones.
 pub(crate) fn large(n: usize, random: &mut Random) -> (String, String) {
     let mut zone = HEAD.to_owned();

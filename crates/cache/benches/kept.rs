@@ -17,6 +17,9 @@ const N_POPULAR: usize = 100_000;
 const N_ASKED: usize = 1_000_000;
 
 fn main() {
+    // First, and of a small zone: memory that was given back would be used again unseen.
+    memory(&zones::zones(100, Denial::Nsec3));
+    println!();
     let zones = zones::zones(10_000, Denial::Nsec3);
     println!("| cache | flood | popular answers found in front | in the shard | evicted |");
     println!("|---|---|---|---|---|");
@@ -25,21 +28,19 @@ fn main() {
             ratio(&zones, max_octets, flood_percent);
         }
     }
-    println!();
-    memory(&zones);
 }
 
 /// Denials of names by Zipf's law (exponent 1), and of names that are never asked for again.
 fn ratio(zones: &ZoneSet, max_octets: u64, flood_percent: u64) {
     let mut asker = Asker::new(Cache::new(max_octets));
-    let mut random = Random(1);
+    let (mut random, zipf) = (Random(1), Zipf::new(N_POPULAR));
     let (mut front, mut shard, mut popular) = (0u32, 0u32, 0u32);
     for n in 0..2 * N_ASKED {
         if random.below(100) < flood_percent {
             asker.ask(zones, &format!("flood{n}.example"));
             continue;
         }
-        let origin = asker.ask(zones, &format!("absent{}.example", zipf(&mut random)));
+        let origin = asker.ask(zones, &format!("absent{}.example", zipf.number(&mut random)));
         if n >= N_ASKED {
             popular += 1;
             front += u32::from(origin == Origin::Front);
@@ -56,39 +57,53 @@ fn ratio(zones: &ZoneSet, max_octets: u64, flood_percent: u64) {
     );
 }
 
-/// What the process grows by, for each answer kept, beside what the cache reckons: in front and in the shard.
+/// What the process grows by for each answer that is kept, beside what the cache reckons.
 fn memory(zones: &ZoneSet) {
-    println!("| answers | octets reckoned an answer | octets of memory an answer |");
-    println!("|---|---|---|");
-    for (what, kind) in [("denials, in front", "absent"), ("chains, for the most part in the shard", "chain")]
-    {
-        // Names are drawn in the same order in a cache of the same size before: its memory is there already.
-        let before = resident_octets();
-        let mut asker = Asker::new(Cache::new(64 << 20));
-        for _ in 0..3 {
-            for n in 0..30_000 {
-                let number = if kind == "chain" { n % 100 } else { n };
-                let asked = format!("{kind}{number}.example");
-                asker.ask(zones, &asked);
-                asker.ask(zones, &asked);
-            }
-        }
-        let usage = asker.cache.usage();
-        let grown = resident_octets().saturating_sub(before);
-        println!(
-            "| {what}: {} | {} | {} |",
-            usage.n_entries,
-            usage.n_octets / usage.n_entries.max(1),
-            grown / usage.n_entries.max(1)
-        );
+    const N_ANSWERS: u64 = 20_000;
+    println!("| answers | kept | octets reckoned an answer | octets of memory an answer |");
+    println!("|---|---|---|---|");
+    let before = resident_octets();
+    let mut asker = Asker::new(Cache::new(64 << 20));
+    for n in 0..N_ANSWERS {
+        let asked = format!("absent{n}.example");
+        asker.ask(zones, &asked);
+        asker.ask(zones, &asked);
     }
+    let grown = resident_octets().saturating_sub(before);
+    let usage = asker.cache.usage();
+    let each = |octets: u64| octets / usage.n_entries.max(1);
+    println!("| denials in front | {} | {} | {} |", usage.n_entries, each(usage.n_octets), each(grown));
+    let before = resident_octets();
+    let shard = moka::sync::Cache::<u64, Box<[u8]>>::builder().max_capacity(N_ANSWERS).build();
+    for n in 0..N_ANSWERS {
+        shard.insert(n, vec![1; 1024].into());
+    }
+    shard.run_pending_tasks();
+    let grown = resident_octets().saturating_sub(before);
+    println!("| moka alone, 1,024 octets each | {N_ANSWERS} | 1416 | {} |", grown / N_ANSWERS);
 }
 
-/// The number of a name by Zipf's law: the k-th in proportion to 1/k.
-fn zipf(random: &mut Random) -> u64 {
-    // The inverse of the distribution's continuous form.
-    let share = random.below(1 << 30) as f64 / (1u64 << 30) as f64;
-    (N_POPULAR as f64).powf(share) as u64
+/// Numbers of names by Zipf's law: the k-th is drawn in proportion to 1/k.
+struct Zipf {
+    /// Sums of the weights up to each number.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(n: usize) -> Zipf {
+        let weights = (1..=n).map(|k| 1.0 / k as f64);
+        let sums = weights.scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Zipf { sums: sums.collect() }
+    }
+
+    fn number(&self, random: &mut Random) -> usize {
+        let whole = self.sums.last().copied().unwrap_or_default();
+        let drawn = whole * random.below(1 << 30) as f64 / (1u64 << 30) as f64;
+        self.sums.partition_point(|sum| *sum <= drawn)
+    }
 }
 
 struct Asker {
