@@ -110,6 +110,21 @@ fn escapes_make_any_octet_part_of_a_name() {
 }
 
 #[test]
+fn octets_above_127_are_taken_as_they_are() {
+    let (lines, found) = read_text(b"\xe4 1 TXT \xff \"\xc3\xa4\"\n");
+    assert_eq!(found, [""; 0]);
+    assert_eq!(lines, [r#"\228.example. 1 TXT "\255" "\195\164""#]);
+}
+
+#[test]
+fn a_text_is_one_string_of_any_length() {
+    let long = "x".repeat(1000);
+    assert_eq!(records(&format!("a 1 CAA 0 issue \"{long}\"\na 1 URI 1 1 \"{long}\"\n")).len(), 2);
+    assert!(findings("a 1 CAA 0 issue \"a\" \"b\"\n")[0].starts_with("zone:1:21: "));
+    assert!(findings("a 1 URI 1 1 \"a\" \"b\"\n")[0].starts_with("zone:1:17: "));
+}
+
+#[test]
 fn strings_of_0_and_255_octets_fit_and_one_of_256_does_not() {
     let longest = "x".repeat(255);
     let line = format!("a 1 TXT \"\" {longest} \"{longest}\"\n");
