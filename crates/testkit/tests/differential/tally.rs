@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     agreeing: [usize; 4],
     /// How often each rule was needed, for which rival.
     excused: BTreeMap<(&'static str, &'static str), usize>,
+    /// For answers that are unlike those of all rivals: how often, by the rules that explain each rival's.
+    alone: BTreeMap<String, usize>,
     /// The differences without a reason: rival and parts, how often, and the first of them in full.
     differences: BTreeMap<String, (usize, String)>,
 }
@@ -44,18 +46,25 @@ impl Tally {
         for (i, (zone, query)) in asked.iter().enumerate() {
             let ours = &answers[0][i];
             let (mut same, mut agreeing) = (0, 0);
+            let mut why = Vec::new();
             for (rival, theirs) in Kind::ALL.into_iter().zip(&answers[1..]) {
                 let case = Case { zone, query, ours, theirs: &theirs[i], rival, room: room(query) };
                 match compare::compare(&case) {
                     Verdict::Same => (same, agreeing) = (same + 1, agreeing + 1),
                     Verdict::Excused(rules) => {
                         agreeing += 1;
+                        let mut named = rules.clone();
+                        named.dedup();
+                        why.push(format!("{}: {}", rival.name(), named.join(" + ")));
                         for rule in rules {
                             *self.excused.entry((rule, rival.name())).or_default() += 1;
                         }
                     }
                     Verdict::Different(parts) => self.note(&case, &format!("{} {parts:?}", rival.name())),
                 }
+            }
+            if same == 0 && agreeing == Kind::ALL.len() {
+                *self.alone.entry(why.join(", ")).or_default() += 1;
             }
             self.same[same] += 1;
             self.agreeing[agreeing] += 1;
@@ -85,6 +94,9 @@ impl Tally {
         for (rule, n) in other.excused {
             *self.excused.entry(rule).or_default() += n;
         }
+        for (why, n) in other.alone {
+            *self.alone.entry(why).or_default() += n;
+        }
         for (kind, (n, examples)) in other.differences {
             let key = if name.is_empty() { kind } else { format!("{name}: {kind}") };
             let (sum, text) = self.differences.entry(key).or_default();
@@ -113,6 +125,10 @@ impl Tally {
         let mut text = String::from("Differences that docs/RFC.md explains:\n");
         for ((rule, rival), n) in &self.excused {
             let _ = writeln!(text, "  {n:6}  {rival:5} {rule}");
+        }
+        text.push_str("Answers that are unlike those of all three, and why:\n");
+        for (why, n) in &self.alone {
+            let _ = writeln!(text, "  {n:6}  {why}");
         }
         text
     }
