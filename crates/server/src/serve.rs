@@ -94,20 +94,20 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let serving = Serving { zones: unloaded.library().zone_set(), policy: config.policy() };
     let serving: SharedServing = Arc::new(ArcSwap::from_pointee(serving));
     let limits = tcp_limits(&config, n_files);
-    let house = House { runtime, config, counters, serving, seed, limits };
-    let mut open = house.open(opened, fanout)?;
-    let library = match house.load(unloaded, &mut signals.end, &mut open.failed) {
+    let shared = Shared { runtime, config, counters, serving, seed, limits };
+    let mut running = shared.start(opened, fanout)?;
+    let library = match shared.load(unloaded, &mut signals.end, &mut running.failed) {
         Ok(Some(library)) => library,
         other => {
-            house.close(open);
+            shared.stop(running);
             return other.map(drop);
         }
     };
-    let reloader = house.reloader(library, args);
-    house.counters.set_readiness(Readiness::Ready);
+    let reloader = shared.reloader(library, args);
+    shared.counters.set_readiness(Readiness::Ready);
     info!("ready");
-    let outcome = house.run(&mut open.failed, signals, reloader);
-    house.close(open);
+    let outcome = shared.run(&mut running.failed, signals, reloader);
+    shared.stop(running);
     outcome
 }
 
@@ -254,7 +254,7 @@ fn tcp_limits(config: &Config, n_files: u64) -> tcp::Limits {
 }
 
 /// What the parts of the server share.
-struct House {
+struct Shared {
     runtime: Runtime,
     config: Config,
     counters: Arc<Counters>,
@@ -263,8 +263,8 @@ struct House {
     limits: tcp::Limits,
 }
 
-/// What has to be closed in the end.
-struct Open {
+/// What runs until the server is stopped.
+struct Running {
     workers: Vec<JoinHandle<()>>,
     /// Watches the packet fanout, if there is one.
     watch: Option<JoinHandle<()>>,
@@ -276,9 +276,9 @@ struct Open {
     connections: mpsc::Receiver<()>,
 }
 
-impl House {
+impl Shared {
     /// Starts the workers and TCP, and says where queries are answered.
-    fn open(&self, opened: Opened, fanout: Option<Fanout>) -> Result<Open, Failure> {
+    fn start(&self, opened: Opened, fanout: Option<Fanout>) -> Result<Running, Failure> {
         let addresses: Vec<_> = opened.listeners.iter().map(|listeners| listeners.address).collect();
         let watch = fanout
             .map(|fanout| Watch::new(fanout, &self.config, &opened, Arc::clone(&self.counters)))
@@ -315,7 +315,7 @@ impl House {
         for address in addresses {
             log::listening(self.config.log.format, address);
         }
-        Ok(Open { workers, watch, stop, failed, stopping, connections })
+        Ok(Running { workers, watch, stop, failed, stopping, connections })
     }
 
     fn open_tcp(
@@ -395,8 +395,8 @@ impl House {
     }
 
     /// Answers what is in flight, within bounds, and ends all threads.
-    fn close(self, open: Open) {
-        let Open { workers, watch, stop, stopping, mut connections, failed: _ } = open;
+    fn stop(self, running: Running) {
+        let Running { workers, watch, stop, stopping, mut connections, failed: _ } = running;
         self.counters.set_readiness(Readiness::Stopping);
         stop.stop();
         // Nobody listens when every accept loop and connection has ended already.
