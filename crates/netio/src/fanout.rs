@@ -186,10 +186,6 @@ impl Fanout {
                 classic(&taken).map_err(failed("packet filter"))?
             }
         };
-        let flows = match (&switch, config.steer) {
-            (Switch::Classic { .. }, Steer::Hash) => spread_alike(&sockets, n_workers),
-            _ => None,
-        };
         let reserve = (0..config.engagements.max(1))
             .map(|_| (0..n_workers).map(|_| packet_socket()).collect())
             .collect::<Result<_, _>>()?;
@@ -206,11 +202,21 @@ impl Fanout {
             links,
             taken,
             switch,
-            flows,
+            flows: None,
             past: FanoutStats::default(),
         };
+        fanout.spread_alike_if_possible();
         fanout.prepare().map_err(failed("packet ring"))?;
         Ok(fanout)
+    }
+
+    /// Where the switch is classic, has sockets and rings spread flows alike: no right is needed for it. A group that is in the
+    /// stack keeps the way that it was made with.
+    fn spread_alike_if_possible(&mut self) {
+        let is_classic = matches!(self.switch, Switch::Classic { .. });
+        if is_classic && self.config.steer == Steer::Hash && self.flows.is_none() && self.hooked.is_none() {
+            self.flows = spread_alike(&self.sockets, self.senders.len());
+        }
     }
 
     /// Whether the switch between sockets and rings is exact: nothing lost, nothing answered twice.
@@ -306,6 +312,7 @@ impl Fanout {
         }
         self.taken = taken;
         self.switch = switch;
+        self.spread_alike_if_possible();
         self.hooked.iter().flatten().try_for_each(|socket| self.fit(socket.as_fd()))?;
         if self.engaged {
             self.switch_to_rings().map_err(io::Error::other)?;

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
 use libc::c_int;
+use socket2::{Domain, Socket, Type};
 
 use crate::netlink::{attributes, dump};
 use crate::sys;
@@ -47,15 +47,17 @@ const NETDEV_INGRESS: u32 = 0;
 /// `EPERM` without `CAP_NET_ADMIN`.
 pub fn input_rules() -> io::Result<Vec<String>> {
     let mut found = nftables()?;
-    for (address, level, names, what) in [
-        ("127.0.0.1:0", libc::IPPROTO_IP, "/proc/net/ip_tables_names", "iptables"),
-        ("[::1]:0", libc::IPPROTO_IPV6, "/proc/net/ip6_tables_names", "ip6tables"),
+    for (domain, level, names, what) in [
+        (Domain::IPV4, libc::IPPROTO_IP, "/proc/net/ip_tables_names", "iptables"),
+        (Domain::IPV6, libc::IPPROTO_IPV6, "/proc/net/ip6_tables_names", "ip6tables"),
     ] {
         // Closed to others than root, and not there without the module. To ask for a table that is not there would make it.
         let tables = std::fs::read_to_string(names).unwrap_or_default();
         for table in tables.lines().filter(|table| ["raw", "mangle", "filter", "security"].contains(table)) {
-            let socket = UdpSocket::bind(address)?;
-            if let Some(chain) = Table::read(&socket, level, table)?.first_chain() {
+            // What was found so far counts, whatever cannot be read.
+            let read =
+                Socket::new(domain, Type::DGRAM, None).and_then(|socket| Table::read(&socket, level, table));
+            if let Some(chain) = read.ok().and_then(|table| table.first_chain()) {
                 found.push(format!("{what} -t {table}, chain {chain}"));
             }
         }
@@ -123,29 +125,31 @@ fn shown((family, table, name): &Chain) -> String {
     format!("nft {family} {}, chain {}", text(table), text(name))
 }
 
-/// `struct ipt_getinfo`, include/uapi/linux/netfilter_ipv4/ip_tables.h; the same for IPv6.
-#[repr(C)]
-#[derive(Clone, Copy)]
+/// What is known of a table: `struct ipt_getinfo`, include/uapi/linux/netfilter_ipv4/ip_tables.h; the same for IPv6.
 struct Table {
-    name: [u8; 32],
     hooks: u32,
     /// Where the rules of each hook begin, and where its policy lies behind them.
     entry: [u32; 5],
     underflow: [u32; 5],
-    n_entries: u32,
-    n_octets: u32,
 }
 
 impl Table {
     /// `IPT_SO_GET_INFO` and `IP6T_SO_GET_INFO`.
     const GET_INFO: c_int = 64;
 
-    fn read(socket: &UdpSocket, level: c_int, name: &str) -> io::Result<Table> {
-        let mut table =
-            Table { name: [0; 32], hooks: 0, entry: [0; 5], underflow: [0; 5], n_entries: 0, n_octets: 0 };
-        table.name.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        sys::ask_option(socket.as_fd(), level, Table::GET_INFO, &mut table)?;
-        Ok(table)
+    /// Octets of the name that is asked for, which stands in front.
+    const NAME_OCTETS: usize = 32;
+    /// Words behind it: valid hooks, five entries, five underflows, the number of entries, their octets.
+    const N_WORDS: usize = 13;
+
+    fn read(socket: &Socket, level: c_int, name: &str) -> io::Result<Table> {
+        let mut octets = [0; Table::NAME_OCTETS + 4 * Table::N_WORDS];
+        octets[..Table::NAME_OCTETS].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        sys::ask_option(socket.as_fd(), level, Table::GET_INFO, &mut octets)?;
+        let (words, _) = octets[Table::NAME_OCTETS..].as_chunks::<4>();
+        let word = |i: usize| u32::from_ne_bytes(words[i]);
+        let five = |start: usize| [0, 1, 2, 3, 4].map(|i| word(start + i));
+        Ok(Table { hooks: word(0), entry: five(1), underflow: five(6) })
     }
 
     /// The first chain on the way in that has rules.

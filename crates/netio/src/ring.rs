@@ -18,7 +18,7 @@ use libc::{c_int, tpacket_req, tpacket2_hdr};
 use crate::batch::{Batch, Identification};
 use crate::frame::{Checksum, Datagram, Refusal};
 use crate::sys::{self, set_int, set_option};
-use crate::udp::{Outgoing, SendReport, send_all, send_messages};
+use crate::udp::{Outgoing, SendReport, Sending, send_messages};
 
 /// Octets of `struct virtio_net_hdr`, which lies before the frame (`PACKET_VNET_HDR`).
 const VNET_OCTETS: usize = 10;
@@ -285,7 +285,7 @@ impl RingEngine {
         let (n_frames, n_by_socket, n_overlong) = batch.gather_frames(mtu, &mut self.numbers);
         report.failed += n_overlong;
         let sender = self.sender.as_fd();
-        send_all(sender, n_frames, report, &mut Frames { sender, batch })?;
+        Sending { socket: sender, waited: false, report }.send(0..n_frames, &mut Frames { sender, batch })?;
         Ok(n_by_socket)
     }
 

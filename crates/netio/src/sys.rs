@@ -56,18 +56,17 @@ pub(crate) fn option_words<const N: usize>(
     Ok((words, length as usize / size_of::<u32>()))
 }
 
-/// Reads an option that is a C structure of integers, in which the kernel finds what is asked for.
-pub(crate) fn ask_option<T: Copy>(
+/// Reads an option in whose octets the kernel finds what is asked for.
+pub(crate) fn ask_option<const N: usize>(
     fd: BorrowedFd<'_>,
     level: c_int,
     name: c_int,
-    value: &mut T,
+    octets: &mut [u8; N],
 ) -> io::Result<()> {
-    let mut length = socklen_of::<T>();
-    // SAFETY: the kernel reads and writes at most `length` octets of a reference that is valid for the call and has that
-    // many; callers give structures of integers, for which any bit pattern is valid.
+    let mut length = socklen_of::<[u8; N]>();
+    // SAFETY: the kernel reads and writes at most `length` octets of an array that has that many and outlives the call.
     let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut *value).cast::<c_void>(), &raw mut length)
+        libc::getsockopt(fd.as_raw_fd(), level, name, octets.as_mut_ptr().cast::<c_void>(), &raw mut length)
     };
     check(result).map(drop)
 }

@@ -111,7 +111,7 @@ impl UdpEngine {
         socket.bind(&address.into()).map_err(opening("bind"))?;
         let bound = local_address(&socket, address)?;
         let receive_buffer_octets = socket.recv_buffer_size().unwrap_or(0);
-        let joining = if config.join_answers { Joining::On } else { Joining::Off };
+        let joining = if config.join_answers { Joining::probe(socket.as_fd()) } else { Joining::Off };
         Ok(Self { socket, address: bound, wildcard, joining, degraded, receive_buffer_octets })
     }
 
@@ -182,7 +182,7 @@ impl UdpEngine {
     /// # Errors
     /// As for [`UdpEngine::receive`]; an answer that the kernel refuses is counted and the others are sent.
     pub fn send(&mut self, batch: &mut Batch) -> io::Result<SendReport> {
-        let (n_messages, n_overlong) = batch.gather(self.joining == Joining::On);
+        let (n_messages, n_overlong) = batch.gather(self.joining.is_on());
         let mut report = SendReport { failed: n_overlong, ..SendReport::default() };
         self.send_gathered(batch, n_messages, &mut report)?;
         Ok(report)
@@ -205,14 +205,22 @@ impl UdpEngine {
         n_messages: usize,
         report: &mut SendReport,
     ) -> io::Result<()> {
-        let socket = self.socket.as_fd();
-        let mut datagrams = Datagrams { socket, batch };
-        if let Rest::Joined(from) = send_all(socket, n_messages, report, &mut datagrams)? {
-            self.joining = Joining::Refused;
-            let n_messages = datagrams.batch.separate(from);
-            send_all(socket, n_messages, report, &mut datagrams)?;
+        let mut datagrams = Datagrams { socket: self.socket.as_fd(), batch };
+        let mut sending = Sending { socket: self.socket.as_fd(), waited: false, report };
+        let rest = sending.send(0..n_messages, &mut datagrams)?;
+        if sending.report.joined > 0 {
+            self.joining.went_well();
         }
-        Ok(())
+        let Rest::Joined(from) = rest else { return Ok(()) };
+        let n_of_refused = datagrams.n_answers(from);
+        let n_messages = datagrams.batch.separate(from);
+        let n_sent = sending.report.sent;
+        sending.send(0..n_of_refused, &mut datagrams)?;
+        // What is refused in any form is the destination's fault, and says nothing of the form.
+        if sending.report.sent > n_sent {
+            self.joining.was_refused();
+        }
+        sending.send(n_of_refused..n_messages, &mut datagrams).map(drop)
     }
 
     /// Whether the kernel refused joined answers; they leave one by one since then.
@@ -225,9 +233,44 @@ impl UdpEngine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joining {
     Off,
-    On,
-    /// They should, but the kernel, the path or the device does not take them: tried once and remembered.
+    /// So many were refused since the last that was not.
+    On {
+        n_refused: u32,
+    },
+    /// They should, but the kernel or the device does not take them: tried and remembered.
     Refused,
+}
+
+/// Joined messages that are refused one after the other before no more are made. One path of a small MTU, among others that
+/// take them, is not reason enough; a device that takes none costs a call more for so many batches.
+const REFUSALS: u32 = 16;
+
+impl Joining {
+    /// On where the kernel knows `UDP_SEGMENT`. One that does not (before 4.18) would pass the request over and send all
+    /// answers as one datagram.
+    fn probe(socket: BorrowedFd<'_>) -> Joining {
+        let known = sys::option_words::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
+        if known { Joining::On { n_refused: 0 } } else { Joining::Refused }
+    }
+
+    fn is_on(self) -> bool {
+        matches!(self, Joining::On { .. })
+    }
+
+    fn went_well(&mut self) {
+        if let Joining::On { n_refused } = self {
+            *n_refused = 0;
+        }
+    }
+
+    fn was_refused(&mut self) {
+        if let Joining::On { n_refused } = self {
+            *n_refused += 1;
+            if *n_refused >= REFUSALS {
+                *self = Joining::Refused;
+            }
+        }
+    }
 }
 
 /// Messages that can be handed to the kernel, some of which hold several answers.
@@ -254,7 +297,7 @@ impl Outgoing for Datagrams<'_> {
     }
 }
 
-/// What [`send_all`] leaves undone.
+/// What [`Sending::send`] leaves undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     Nothing,
@@ -262,57 +305,61 @@ pub(crate) enum Rest {
     Joined(usize),
 }
 
-/// Sends messages 0 to `n_messages`; bad ones are counted and passed over. Waits for room in the send buffer of `socket`
-/// at most [`SEND_WAIT`] in all, then drops what is left.
-pub(crate) fn send_all(
-    socket: BorrowedFd<'_>,
-    n_messages: usize,
-    report: &mut SendReport,
-    messages: &mut impl Outgoing,
-) -> io::Result<Rest> {
-    let mut next = 0;
-    let mut waited = false;
-    while next < n_messages {
-        let error = match messages.send(next..n_messages) {
-            // No kernel does this; none shall make the worker go round for ever.
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n_sent) => {
-                for message in next..next + n_sent {
-                    let n_answers = messages.n_answers(message);
-                    report.sent += n_answers;
-                    report.joined += if n_answers > 1 { n_answers } else { 0 };
+/// The answers of one batch on their way out. Waits for room in the send buffer at most [`SEND_WAIT`] in all, then drops
+/// what is left.
+pub(crate) struct Sending<'r, 's> {
+    pub(crate) socket: BorrowedFd<'s>,
+    pub(crate) waited: bool,
+    pub(crate) report: &'r mut SendReport,
+}
+
+impl Sending<'_, '_> {
+    /// Sends a range of messages; bad ones are counted and passed over.
+    pub(crate) fn send(&mut self, range: Range<usize>, messages: &mut impl Outgoing) -> io::Result<Rest> {
+        let Sending { socket, waited, report } = self;
+        let Range { start: mut next, end: n_messages } = range;
+        while next < n_messages {
+            let error = match messages.send(next..n_messages) {
+                // No kernel does this; none shall make the worker go round for ever.
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n_sent) => {
+                    for message in next..next + n_sent {
+                        let n_answers = messages.n_answers(message);
+                        report.sent += n_answers;
+                        report.joined += if n_answers > 1 { n_answers } else { 0 };
+                    }
+                    next += n_sent;
+                    continue;
                 }
-                next += n_sent;
-                continue;
+                Err(error) => error,
+            };
+            let n_answers = messages.n_answers(next);
+            if n_answers > 1 && refuses_joined(&error) {
+                return Ok(Rest::Joined(next));
             }
-            Err(error) => error,
-        };
-        let n_answers = messages.n_answers(next);
-        if n_answers > 1 && refuses_joined(&error) {
-            return Ok(Rest::Joined(next));
+            match fault_of(&error) {
+                SendFault::Interrupted => {}
+                SendFault::QueueFull if !*waited => {
+                    *waited = true;
+                    sys::wait_writable(*socket, SEND_WAIT);
+                }
+                SendFault::QueueFull => {
+                    report.dropped += (next..n_messages).map(|i| messages.n_answers(i)).sum::<usize>();
+                    next = n_messages;
+                }
+                SendFault::Shortage => {
+                    report.dropped += n_answers;
+                    next += 1;
+                }
+                SendFault::Destination => {
+                    report.failed += n_answers;
+                    next += 1;
+                }
+                SendFault::Fatal => return Err(error),
+            }
         }
-        match fault_of(&error) {
-            SendFault::Interrupted => {}
-            SendFault::QueueFull if !waited => {
-                waited = true;
-                sys::wait_writable(socket, SEND_WAIT);
-            }
-            SendFault::QueueFull => {
-                report.dropped += (next..n_messages).map(|i| messages.n_answers(i)).sum::<usize>();
-                next = n_messages;
-            }
-            SendFault::Shortage => {
-                report.dropped += n_answers;
-                next += 1;
-            }
-            SendFault::Destination => {
-                report.failed += n_answers;
-                next += 1;
-            }
-            SendFault::Fatal => return Err(error),
-        }
+        Ok(Rest::Nothing)
     }
-    Ok(Rest::Nothing)
 }
 
 impl AsFd for UdpEngine {

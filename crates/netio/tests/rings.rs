@@ -3,6 +3,8 @@
 //!
 //! Each test moves its thread into a new network namespace with a veth pair in it. One end, `server`, has the addresses;
 //! the other, `client`, has none, and the test plays the network there, frame by frame, with a packet socket.
+//!
+//! Longer than other files: the wire, the frames and the server that most of it is are of use to these tests together only.
 
 use std::collections::HashMap;
 use std::io;

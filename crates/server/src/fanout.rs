@@ -281,7 +281,8 @@ impl Watch {
     fn run(mut self, stop: &crate::worker::Stop) {
         let mut needed = Instant::now();
         let (mut review, mut refresh) = (Instant::now(), Instant::now());
-        let mut last_look = Instant::now();
+        // When no listener was overloaded, for the last time.
+        let mut all_well = Instant::now();
         while !stop.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             let now = Instant::now();
@@ -290,18 +291,19 @@ impl Watch {
                 self.refresh();
             }
             if !self.fanout.is_engaged() {
-                let reason = self.overload().filter(|_| now >= self.not_before);
-                if let Some(reason) = reason.filter(|_| self.engage()) {
+                let overload = self.overload();
+                if overload.is_none() {
+                    all_well = now;
+                }
+                if let Some(reason) = overload.filter(|_| now >= self.not_before && self.engage()) {
                     needed = Instant::now();
                     warn!(
                         "packet fanout engaged at most {:.1} ms after it was needed: {reason}; queries on {} go past \
                          the host's INPUT rules until it is released",
-                        // When all was still well.
-                        last_look.elapsed().as_secs_f64() * 1e3,
+                        all_well.elapsed().as_secs_f64() * 1e3,
                         self.fanout.interfaces()
                     );
                 }
-                last_look = now;
             } else if now >= review {
                 review = now + REVIEW_EVERY;
                 if self.rolled_over() {
@@ -309,6 +311,7 @@ impl Watch {
                 }
                 if !self.always && now.duration_since(needed) >= self.thresholds.release_after {
                     self.release();
+                    all_well = Instant::now();
                 }
             }
         }

@@ -81,10 +81,17 @@ fn ask(server: SocketAddr) -> io::Result<()> {
 /// The line of /readyz when it is no success; none when nobody speaks HTTP there either.
 fn reservation(metrics: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&metrics, PATIENCE_WITH_HTTP).ok()?;
-    stream.set_read_timeout(Some(PATIENCE_WITH_HTTP)).ok()?;
     stream.write_all(REQUEST).ok()?;
-    let mut answer = String::new();
-    stream.take(4096).read_to_string(&mut answer).ok()?;
+    let (mut octets, mut n_octets, deadline) = ([0; 4096], 0, Instant::now() + PATIENCE_WITH_HTTP);
+    loop {
+        let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        stream.set_read_timeout(Some(left)).ok()?;
+        match stream.read(octets.get_mut(n_octets..)?).ok()? {
+            0 => break,
+            n_more => n_octets += n_more,
+        }
+    }
+    let answer = std::str::from_utf8(octets.get(..n_octets)?).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     head.starts_with("HTTP/1.1 503").then(|| body.lines().next().unwrap_or_default().to_owned())
 }

@@ -1,9 +1,10 @@
 //! The `weir` program: reads its arguments, does what they ask for, and says by its exit code how that went.
 //!
 //! Reading order: [`cli`] and [`config`] are what can be asked for; [`serve`] starts and stops the server; [`worker`]
-//! is a query's way over UDP, [`fanout`] decides by which way it comes, and [`tcp`] the one over TCP, both through [`responder`] and [`cache`]; [`library`] holds
-//! the zones and rereads them; [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and
-//! [`health`] and [`tune`] are the commands that serve nothing, and [`mod@print`] is how they speak.
+//! is a query's way over UDP, [`fanout`] decides by which way it comes, and [`tcp`] the one over TCP, both through
+//! [`responder`], which keeps dear answers in [`weir_cache`]; [`library`] holds the zones and rereads them;
+//! [`counters`], [`metrics`], [`http`] and [`log`] tell operators about it; [`check`] and [`health`] and [`tune`] are the
+//! commands that serve nothing, and [`mod@print`] is how they speak.
 
 #![forbid(unsafe_code)]
 

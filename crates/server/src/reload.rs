@@ -89,13 +89,14 @@ impl Reloader {
             Some(answers_change) => (true, answers_change),
             None => (false, false),
         };
-        let outcome = self.library.update();
         if answers_change {
+            // With the zones there are: reading those that changed may take minutes, and secrets are exchanged in haste.
             self.library.start_generation();
+            self.publish();
         }
-        if outcome.changed || answers_change {
-            let serving = Serving { zones: self.library.zone_set(), policy: self.config.policy() };
-            self.retired.0.push(self.serving.swap(Arc::new(serving)));
+        let outcome = self.library.update();
+        if outcome.changed {
+            self.publish();
         }
         self.library.count(&self.counters.zones);
         let all_is_good = config_is_good && outcome.n_problems == 0;
@@ -104,6 +105,12 @@ impl Reloader {
         let with = if all_is_good { "" } else { ", with errors: what is bad keeps its old data" };
         info!("reloaded: {}{with}", outcome.summary);
         self.retired.free_until(Instant::now() + LETTING_GO);
+    }
+
+    /// Has everybody answer from the library's zones by the configuration's settings.
+    fn publish(&mut self) {
+        let serving = Serving { zones: self.library.zone_set(), policy: self.config.policy() };
+        self.retired.0.push(self.serving.swap(Arc::new(serving)));
     }
 
     /// Takes over what the configuration says now, as far as that needs no restart; yields whether it changes answers, or

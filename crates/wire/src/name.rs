@@ -2,8 +2,8 @@
 //!
 //! [`Name`] borrows an uncompressed name in any case; [`Folded`] borrows one whose ASCII letters are all lower case,
 //! so that comparing, ordering and hashing it is plain work on octets. [`NameBuf`] and [`FoldedBuf`] own theirs
-//! inline, without allocating; [`FoldedArc`] shares one on the heap. [`QueryName`] is the name of a question with everything that a lookup needs,
-//! computed once.
+//! inline, without allocating; [`FoldedArc`] shares one on the heap. [`QueryName`] is the name of a question with
+//! everything that a lookup needs, computed once.
 
 use std::cmp::Ordering;
 use std::fmt;

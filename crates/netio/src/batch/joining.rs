@@ -10,10 +10,10 @@ use super::{
     Batch, Control, Peer, align_control, cmsghdr, iovec, mmsghdr, msghdr, set_control_length, socklen_of,
 };
 
-/// The longest answer that is joined with others: a segment that does not fit the path's MTU is refused, and this, the
-/// payload that fits the smallest MTU of IPv6 (1280 less 40 and 8), fits everywhere.
+/// The longest answer that is joined with others: a segment that does not fit the path's MTU is refused, and this is the
+/// payload that fits the smallest MTU of IPv6 (1280 less 40 and 8); few paths of IPv4 have less.
 const LONGEST_SEGMENT: usize = 1232;
-/// The most answers in one message: `UDP_MAX_SEGMENTS` of kernels before 6.6, include/linux/udp.h.
+/// The most answers in one message: `UDP_MAX_SEGMENTS` of older kernels, include/linux/udp.h; later ones allow 128.
 const MOST_SEGMENTS: u16 = 64;
 /// The most octets in one message: what an IPv4 packet carries (65,535 less 20 and 8).
 const MOST_OCTETS: usize = 65_507;

@@ -136,7 +136,12 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
+        let micros = self.0.as_micros();
+        match micros {
+            _ if micros.is_multiple_of(1_000_000) => write!(f, "{}s", micros / 1_000_000),
+            _ if micros.is_multiple_of(1_000) => write!(f, "{}ms", micros / 1_000),
+            _ => write!(f, "{micros}us"),
+        }
     }
 }
 

@@ -87,6 +87,9 @@ impl Telling {
         if let Some(n) = self.odd.n_more() {
             warn!("{} odd: `weir checkconf` lists the warnings", more(n));
         }
+        if let Some(n) = self.same_serial.n_more() {
+            warn!("{} changed under the same serial", count(n, "more zone"));
+        }
         if let Some(n) = self.removed.n_more() {
             info!("{} served no longer: the file is gone", more(n));
         }
