@@ -2,14 +2,15 @@
 //! the same flow beside ordinary clients, who should not notice.
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Bench, Sheet, word};
+use super::{Bench, Experiment, Sheet, word};
 use crate::load::Counted;
-use crate::net::{Buffers, Net, PORT, SERVER};
+use crate::net::{Buffers, Net, PORT, SERVER, SERVER_DEVICE};
 use crate::plot::{self, Bar, Panel, Shade};
 use crate::server::{Place, Server};
 use crate::shell;
@@ -40,7 +41,10 @@ struct Way {
     shade: Shade,
 }
 
-const WAYS: [Way; 6] = [
+/// The mode of `reader.c`: packet sockets without a ring, read one frame a call.
+const READ: &str = "read";
+
+const WAYS: [Way; 10] = [
     Way {
         name: "sockets (reuseport)",
         mode: "reuseport",
@@ -53,6 +57,10 @@ const WAYS: [Way; 6] = [
     Way { name: "fanout cpu", mode: "ring", steer: "cpu", rollover: "off", shade: Shade::Other },
     Way { name: "fanout cpu, rollover", mode: "ring", steer: "cpu", rollover: "on", shade: Shade::Own },
     Way { name: "auto", mode: "auto", steer: "hash", rollover: "on", shade: Shade::Own },
+    Way { name: "read(), fanout hash", mode: READ, steer: "hash", rollover: "off", shade: Shade::Other },
+    Way { name: "read(), hash, rollover", mode: READ, steer: "hash", rollover: "on", shade: Shade::Other },
+    Way { name: "read(), fanout cpu", mode: READ, steer: "cpu", rollover: "off", shade: Shade::Other },
+    Way { name: "read(), cpu, rollover", mode: READ, steer: "cpu", rollover: "on", shade: Shade::Other },
 ];
 
 /// A storm of one flow beside ordinary clients: workers, the rate of each, the flow's and all ordinary ones'.
@@ -132,12 +140,40 @@ fn queryperf(
     command
 }
 
+/// As [`with_server`] for packet sockets that are read by plain read(), by threads as limited as workers are.
+fn with_reader<T>(
+    bench: &Bench<'_>,
+    way: &Way,
+    load: impl FnOnce(&Net, &str) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let input = CASE.workload.prepare(&bench.work.join("inputs"), bench.scale)?;
+    let program = bench.compile(Experiment::Rollover, "reader")?;
+    let net = Net::new()?;
+    let mut command = net.server_on(CPUS, &word(&program));
+    command.args([SERVER_DEVICE, &PORT.to_string(), &N_WORKERS.to_string(), &WORKER_RATE.to_string()]);
+    command.args([way.steer, way.rollover]);
+    let mut reader = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    let output = reader.stdout.take().context("it is piped")?;
+    let outcome = match BufReader::new(output).read_line(&mut line) {
+        Ok(_) if line == "ready\n" => load(&net, &word(&input.queries)),
+        _ => Err(anyhow::anyhow!("the reader does not start")),
+    };
+    let _ = reader.kill();
+    let _ = reader.wait();
+    outcome
+}
+
 /// Answers a second to one flow that no single worker can take.
 fn one_flow(bench: &Bench<'_>, way: &Way) -> anyhow::Result<f64> {
-    with_server(bench, (way, N_WORKERS, WORKER_RATE), |net, queries| {
+    let load = |net: &Net, queries: &str| {
         let mut command = queryperf(bench, (net, queries), (FLOW_RATE, 1, PATIENCE), bench.duration);
         Ok(Counted::read(&shell::finish(&mut command)?)?.answers_per_second)
-    })
+    };
+    match way.mode {
+        READ => with_reader(bench, way, load),
+        _ => with_server(bench, (way, N_WORKERS, WORKER_RATE), load),
+    }
 }
 
 /// The share of the ordinary queries that are answered soon, in per cent, while one flow storms.
@@ -146,7 +182,7 @@ fn storm(bench: &Bench<'_>, mode: &'static str, flow_rate: u32) -> anyhow::Resul
     with_server(bench, (&way, STORM_WORKERS, STORM_WORKER_RATE), |net, queries| {
         let place = (net, queries);
         let mut flow = queryperf(bench, place, (flow_rate, 1, PATIENCE), bench.duration);
-        let mut flow = flow.stdout(std::process::Stdio::null()).spawn()?;
+        let mut flow = flow.stdout(Stdio::null()).spawn()?;
         let mut ordinary = queryperf(bench, place, (ORDINARY_RATE, ORDINARY_PORTS, SOON), bench.duration);
         let counted = shell::finish(&mut ordinary).and_then(|text| Counted::read(&text));
         flow.wait()?;
