@@ -17,7 +17,8 @@ const MOST_ADDRESSES: u32 = 1 << 16;
 #[command(after_help = "\
 Queries are taken from a file of lines `NAME TYPE`; `;` and `#` start comments. Without -Q the answers set the pace:
 -q queries are kept on their way (closed loop). With -Q queries leave at that rate whatever comes back (open loop);
--q then limits what may be on its way. Without -l and -n the file is sent once.
+-q then limits what may be on its way. A port has 65,536 ids: a rate of which the most is lost takes several ports (-c) or
+a short -t. What was due and could not be sent is counted. Without -l and -n the file is sent once.
 
 Examples:
   queryperf -s 127.0.0.1 -p 5300 -d queries.txt -l 10              as fast as the server answers

@@ -1,11 +1,18 @@
 //! What is on its way: a table whose index is the id of the query, so that an answer finds its question at once.
+//!
+//! A thread with several ports may have more on their way than there are ids, since the port tells them apart: the table
+//! then has layers, each with a place for every id. A layer is used only when those before it are full, which in an open loop
+//! is when the server answers too little of what it is asked.
 
 use weir_wire::header::{Flags, HEADER_LEN, Rcode};
 
 use crate::queries::Queries;
 
-/// Ids that a message can have, and so the most queries on their way from one thread or connection.
+/// Ids that a message can have, and so the most queries on their way from one port or connection.
 pub(crate) const MAX_IDS: usize = 1 << 16;
+/// The most layers of a table: with a time-out of 5 s a thread goes on asking a dead server 200,000 queries a second, and the
+/// table takes 25 MB.
+pub(crate) const MAX_LAYERS: usize = 16;
 
 /// Octets of a question behind the last letter of its name: the root label, type and class.
 const AFTER_LETTERS: usize = 5;
@@ -41,11 +48,23 @@ pub(crate) enum Verdict {
     Wrong,
 }
 
+/// Where a query that is on its way is noted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    slot: u32,
+    /// The id of the query.
+    pub(crate) id: u16,
+}
+
 /// The queries of one thread or connection.
 #[derive(Debug)]
 pub(crate) struct Flight {
+    /// Layer after layer.
     slots: Box<[Slot]>,
-    /// The id to try next: ids are used in turn, so that one is used again as late as can be.
+    n_ids: usize,
+    /// Slots of the layers that are in use: whole layers, at least one.
+    n_in_use: usize,
+    /// The slot to try next: ids are used in turn, so that one is used again as late as can be.
     next: usize,
     n_waiting: usize,
 }
@@ -53,8 +72,21 @@ pub(crate) struct Flight {
 impl Flight {
     /// Room for `n_ids` queries on their way, held between 1 and [`MAX_IDS`].
     pub(crate) fn new(n_ids: usize) -> Flight {
+        Flight::layered(n_ids, 1)
+    }
+
+    /// Room for `n_layers` times as many, by ports that differ; held between 1 and [`MAX_LAYERS`].
+    pub(crate) fn layered(n_ids: usize, n_layers: usize) -> Flight {
+        let n_ids = n_ids.clamp(1, MAX_IDS);
         let empty = Slot { sent_ns: 0, query: 0, port: 0, state: State::Free };
-        Flight { slots: vec![empty; n_ids.clamp(1, MAX_IDS)].into_boxed_slice(), next: 0, n_waiting: 0 }
+        let slots = vec![empty; n_ids * n_layers.clamp(1, MAX_LAYERS)].into_boxed_slice();
+        Flight { slots, n_ids, n_in_use: n_ids, next: 0, n_waiting: 0 }
+    }
+
+    /// Queries that can be on their way at most.
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// Queries that wait for their answer.
@@ -63,33 +95,73 @@ impl Flight {
         self.n_waiting
     }
 
-    /// Takes an id for `query`, which goes out by `port`; `None` when all ids are waiting.
+    /// Takes a place for `query`, which goes out by `port`; `None` when no id is left for it.
     #[inline]
-    pub(crate) fn begin(&mut self, query: u32, port: u16) -> Option<u16> {
-        if self.n_waiting == self.slots.len() {
+    pub(crate) fn begin(&mut self, query: u32, port: u16) -> Option<Place> {
+        loop {
+            // Every slot in use is tried once.
+            let n_tries = if self.n_waiting == self.n_in_use { 0 } else { self.n_in_use };
+            for _ in 0..n_tries {
+                let slot = self.next;
+                self.next = if slot + 1 == self.n_in_use { 0 } else { slot + 1 };
+                if self.slots[slot].state != State::Waiting && !self.is_taken(slot, port) {
+                    return Some(self.take(slot, query, port));
+                }
+            }
+            if self.n_in_use == self.slots.len() {
+                return None;
+            }
+            self.next = self.n_in_use;
+            self.n_in_use += self.n_ids;
+        }
+    }
+
+    fn take(&mut self, slot: usize, query: u32, port: u16) -> Place {
+        self.slots[slot] = Slot { sent_ns: u64::MAX, query, port, state: State::Waiting };
+        self.n_waiting += 1;
+        // There are 2^20 slots at most, and 2^16 ids.
+        let id = u16::try_from(slot % self.n_ids).unwrap_or(u16::MAX);
+        Place { slot: u32::try_from(slot).unwrap_or(u32::MAX), id }
+    }
+
+    /// Whether a query of the same id waits for its answer to the same port, in another layer than that of `slot`.
+    #[inline]
+    fn is_taken(&self, slot: usize, port: u16) -> bool {
+        self.n_in_use > self.n_ids
+            && self.layers(slot % self.n_ids).any(|other| {
+                let other = &self.slots[other];
+                other.state == State::Waiting && other.port == port
+            })
+    }
+
+    /// The slots of an id, in the layers that are in use.
+    fn layers(&self, id: usize) -> impl Iterator<Item = usize> + use<> {
+        (id..self.n_in_use).step_by(self.n_ids)
+    }
+
+    /// The slot that a message of this id by this port is about: that of the query that waits, else of the one sent last.
+    #[inline]
+    fn slot_of(&self, id: usize, port: u16) -> Option<usize> {
+        if id >= self.n_ids {
             return None;
         }
-        loop {
-            let id = self.next;
-            self.next = if id + 1 == self.slots.len() { 0 } else { id + 1 };
-            let slot = &mut self.slots[id];
-            if slot.state != State::Waiting {
-                *slot = Slot { sent_ns: u64::MAX, query, port, state: State::Waiting };
-                self.n_waiting += 1;
-                return u16::try_from(id).ok();
-            }
+        if self.n_in_use == self.n_ids {
+            return Some(id);
         }
+        let candidates =
+            self.layers(id).filter(|&i| self.slots[i].port == port && self.slots[i].state != State::Free);
+        candidates.max_by_key(|&i| (self.slots[i].state == State::Waiting, self.slots[i].sent_ns))
     }
 
-    /// Says when the query with this id left.
+    /// Says when the query at this place left.
     #[inline]
-    pub(crate) fn sent(&mut self, id: u16, sent_ns: u64) {
-        self.slots[usize::from(id)].sent_ns = sent_ns;
+    pub(crate) fn sent(&mut self, place: Place, sent_ns: u64) {
+        self.slots[place.slot as usize].sent_ns = sent_ns;
     }
 
-    /// Takes back an id whose query was not sent after all.
-    pub(crate) fn cancel(&mut self, id: u16) {
-        let slot = &mut self.slots[usize::from(id)];
+    /// Takes back a place whose query was not sent after all.
+    pub(crate) fn cancel(&mut self, place: Place) {
+        let slot = &mut self.slots[place.slot as usize];
         self.n_waiting -= usize::from(slot.state == State::Waiting);
         slot.state = State::Free;
     }
@@ -101,7 +173,8 @@ impl Flight {
         let [id_high, id_low, flags_high, flags_low, ..] = *header;
         let flags = Flags(u16::from_be_bytes([flags_high, flags_low]));
         let id = usize::from(u16::from_be_bytes([id_high, id_low]));
-        let Some(slot) = self.slots.get_mut(id) else { return Verdict::Wrong };
+        let Some(place) = self.slot_of(id, port) else { return Verdict::Wrong };
+        let slot = &mut self.slots[place];
         let rcode = Rcode(flags.0 & 0x0f);
         if slot.state == State::Free
             || slot.port != port
@@ -135,7 +208,7 @@ impl Flight {
             return 0;
         }
         let mut n_lost = 0;
-        for slot in &mut self.slots {
+        for slot in &mut self.slots[..self.n_in_use] {
             if slot.state == State::Waiting && on(slot) {
                 slot.state = State::Expired;
                 n_lost += 1;
@@ -177,7 +250,11 @@ mod tests {
         Queries::read(&b"a.example A\nb.example A\n"[..], Shape::default()).unwrap()
     }
 
-    fn answer(queries: &Queries, query: u32, id: u16) -> Vec<u8> {
+    fn answer(queries: &Queries, query: u32, place: Place) -> Vec<u8> {
+        answer_under(queries, query, place.id)
+    }
+
+    fn answer_under(queries: &Queries, query: u32, id: u16) -> Vec<u8> {
         let mut message = queries.packet(query).to_vec();
         message[..2].copy_from_slice(&id.to_be_bytes());
         message[2] |= 0x80;
@@ -215,7 +292,7 @@ mod tests {
             &right[..11],
             &right[..20],
             &answer(&queries, 1, id),
-            &answer(&queries, 0, 15),
+            &answer_under(&queries, 0, 15),
             &a_query,
             &no_question,
             &another_type,
@@ -224,7 +301,11 @@ mod tests {
             assert_eq!(flight.judge(message, 3, &queries), Verdict::Wrong, "{message:02x?}");
         }
         assert_eq!(flight.judge(&right, 2, &queries), Verdict::Wrong, "another port");
-        assert_eq!(flight.judge(&answer(&queries, 0, 999), 3, &queries), Verdict::Wrong, "beyond the table");
+        assert_eq!(
+            flight.judge(&answer_under(&queries, 0, 999), 3, &queries),
+            Verdict::Wrong,
+            "beyond the table"
+        );
         assert_eq!(flight.n_waiting(), 1);
         assert!(matches!(flight.judge(&right, 3, &queries), Verdict::Answered { .. }));
     }
@@ -237,7 +318,7 @@ mod tests {
         upper[13] = b'A';
         assert!(matches!(flight.judge(&upper, 0, &queries), Verdict::Answered { .. }));
         let second = flight.begin(0, 0).unwrap();
-        let header = [&second.to_be_bytes()[..], &[0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let header = [&second.id.to_be_bytes()[..], &[0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
         assert!(matches!(
             flight.judge(&header, 0, &queries),
             Verdict::Answered { rcode: Rcode::FORMERR, .. }
@@ -258,10 +339,43 @@ mod tests {
     #[test]
     fn ids_are_used_in_turn_and_those_on_their_way_are_passed_over() {
         let (queries, mut flight) = (queries(), Flight::new(3));
-        assert_eq!([(); 4].map(|()| flight.begin(0, 0)), [Some(0), Some(1), Some(2), None]);
-        flight.judge(&answer(&queries, 0, 1), 0, &queries);
-        flight.cancel(2);
-        assert_eq!([(); 3].map(|()| flight.begin(0, 0)), [Some(1), Some(2), None]);
+        let places = [(); 4].map(|()| flight.begin(0, 0));
+        assert_eq!(places.map(|place| place.map(|place| place.id)), [Some(0), Some(1), Some(2), None]);
+        flight.judge(&answer_under(&queries, 0, 1), 0, &queries);
+        flight.cancel(places[2].unwrap());
+        let ids = [(); 3].map(|()| flight.begin(0, 0).map(|place| place.id));
+        assert_eq!(ids, [Some(1), Some(2), None]);
         assert_eq!(flight.abandon(), 3);
+    }
+
+    #[test]
+    fn ports_have_ids_of_their_own_once_one_of_each_is_on_its_way() {
+        let (queries, mut flight) = (queries(), Flight::layered(4, 3));
+        // Two ports, two queries in a row from each: an id would meet the same port in every layer.
+        let ports = [0, 0, 1, 1, 0, 0, 1, 1];
+        let places = ports.map(|port| flight.begin(0, port).unwrap());
+        places.iter().for_each(|place| flight.sent(*place, 7));
+        let mut pairs: Vec<_> = ports.iter().zip(places).map(|(port, place)| (*port, place.id)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!((pairs.len(), flight.n_waiting()), (8, 8), "{places:?}");
+        assert_eq!(flight.begin(0, 0), None, "four ids wait on port 0");
+        for (port, place) in ports.into_iter().zip(places) {
+            let message = answer(&queries, 0, place);
+            assert_eq!(flight.judge(&message, 2, &queries), Verdict::Wrong, "another port");
+            assert_eq!(flight.judge(&message, port, &queries), answered(7));
+            assert_eq!(flight.judge(&message, port, &queries), Verdict::Doubled);
+        }
+        assert_eq!(flight.n_waiting(), 0);
+    }
+
+    #[test]
+    fn what_waits_in_any_layer_is_given_up_and_its_place_used_again() {
+        let mut flight = Flight::layered(2, 2);
+        for round in 0..3 {
+            let places = [0, 1, 1, 0].map(|port| flight.begin(0, port));
+            assert!(places.iter().all(Option::is_some), "{round}: {places:?}");
+            assert_eq!((flight.begin(0, 0), flight.abandon()), (None, 4));
+        }
     }
 }

@@ -284,14 +284,14 @@ impl Talk {
 
     /// Puts a query behind those to be written.
     fn ask(&mut self, thread: &Thread, query: u32, now_ns: u64) {
-        let Some(id) = self.flight.begin(query, 0) else { return };
-        self.flight.sent(id, now_ns);
+        let Some(place) = self.flight.begin(query, 0) else { return };
+        self.flight.sent(place, now_ns);
         self.n_asked += 1;
         let packet = thread.load.queries.packet(query);
         // Queries have some 300 octets at most.
         let length = u16::try_from(packet.len()).unwrap_or(u16::MAX);
         self.outgoing.extend_from_slice(&length.to_be_bytes());
-        self.outgoing.extend_from_slice(&id.to_be_bytes());
+        self.outgoing.extend_from_slice(&place.id.to_be_bytes());
         self.outgoing.extend_from_slice(&packet[2..]);
         thread.tally.borrow_mut().sent += 1;
     }

@@ -13,7 +13,7 @@ use weir_netio::datagrams::{Inbox, Outbox};
 use weir_netio::udp::{UdpSocketConfig, Wait};
 
 use crate::clock;
-use crate::flight::{Flight, MAX_IDS};
+use crate::flight::{Flight, MAX_IDS, Place};
 use crate::load::{Load, Share, Supply};
 use crate::queries::MAX_QUERY_OCTETS;
 use crate::tally::{Progress, Tally};
@@ -47,8 +47,8 @@ pub(crate) struct Lane {
     watch: Option<Watch>,
     outbox: Outbox,
     inbox: Inbox,
-    /// The ids of what is in the outbox.
-    ids: [u16; BATCH],
+    /// The places of what is in the outbox.
+    places: [Place; BATCH],
     flight: Flight,
     tally: Tally,
     port: usize,
@@ -73,8 +73,8 @@ impl Lane {
             watch,
             outbox: Outbox::new(BATCH, MAX_QUERY_OCTETS),
             inbox: Inbox::new(BATCH, LOOK_AT_OCTETS),
-            ids: [0; BATCH],
-            flight: Flight::new(MAX_IDS),
+            places: [Place::default(); BATCH],
+            flight: table(&share),
             tally: Tally::new(),
             port: 0,
             left_in_row: in_a_row,
@@ -108,9 +108,14 @@ impl Lane {
         &mut self.share.supply
     }
 
+    /// How many queries may be on their way.
+    fn window(&self) -> usize {
+        self.share.window.unwrap_or(usize::MAX).min(self.flight.capacity())
+    }
+
     /// How many queries may join those on their way.
     fn room(&self) -> usize {
-        self.share.window.unwrap_or(MAX_IDS).saturating_sub(self.flight.n_waiting())
+        self.window().saturating_sub(self.flight.n_waiting())
     }
 
     /// Sends `n` queries, some in a row from each port, and yields how many the kernel took.
@@ -138,15 +143,15 @@ impl Lane {
     fn send_run(&mut self, n: usize, before_ns: &mut u64) -> anyhow::Result<usize> {
         self.outbox.clear();
         let port = u16::try_from(self.port).unwrap_or(u16::MAX);
-        for place in &mut self.ids[..n] {
+        for kept in &mut self.places[..n] {
             let query = self.share.supply.take();
-            let Some(id) = self.flight.begin(query, port) else {
+            let Some(place) = self.flight.begin(query, port) else {
                 self.share.supply.give_back(1);
                 break;
             };
-            *place = id;
+            *kept = place;
             if let Some(packet) = self.outbox.push(self.share.load.queries.packet(query)) {
-                packet[..2].copy_from_slice(&id.to_be_bytes());
+                packet[..2].copy_from_slice(&place.id.to_be_bytes());
             }
         }
         let n = self.outbox.len();
@@ -154,11 +159,11 @@ impl Lane {
         let after_ns = clock::now_ns();
         // The kernel sends one after the other, so the time of the call is shared out evenly.
         let each_ns = after_ns.saturating_sub(*before_ns) / (n.max(1) as u64);
-        for (place, &id) in (0_u64..).zip(&self.ids[..n_taken]) {
-            self.flight.sent(id, *before_ns + place * each_ns);
+        for (number, &place) in (0_u64..).zip(&self.places[..n_taken]) {
+            self.flight.sent(place, *before_ns + number * each_ns);
         }
-        for &id in &self.ids[n_taken..n] {
-            self.flight.cancel(id);
+        for &place in &self.places[n_taken..n] {
+            self.flight.cancel(place);
         }
         self.share.supply.give_back(n - n_taken);
         *before_ns = after_ns;
@@ -230,7 +235,7 @@ impl Lane {
     /// sleeps when they stay away or are few.
     fn rest_for_answers(&mut self, held_up: bool, n_received: usize) -> anyhow::Result<()> {
         let n_waiting = self.flight.n_waiting();
-        let plenty = self.share.window.unwrap_or(MAX_IDS).div_ceil(4).min(BATCH / 2);
+        let plenty = self.window().div_ceil(4).min(BATCH / 2);
         if n_received >= plenty || (self.room() >= plenty && !held_up) {
             return Ok(());
         }
@@ -268,6 +273,12 @@ impl Lane {
         progress.show(&self.tally);
         Ok(())
     }
+}
+
+/// Room for what may be on its way: a port has so many ids, and in an open loop nothing else is to be the limit.
+fn table(share: &Share) -> Flight {
+    let n_wanted = share.window.unwrap_or(usize::MAX).div_ceil(MAX_IDS);
+    Flight::layered(MAX_IDS, n_wanted.min(share.n_ports))
 }
 
 fn open_socket(load: &Load, port: usize) -> anyhow::Result<ClientSocket> {

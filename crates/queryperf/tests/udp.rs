@@ -119,6 +119,18 @@ fn an_open_loop_does_not_wait_for_answers() {
 }
 
 #[test]
+fn an_open_loop_is_not_limited_by_the_ids_of_one_port() {
+    // Nobody reads: everything is on its way until it is given up.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let arguments = ["-Q", "60000", "-l", "2", "-t", "2.5", "-c", "4", "--json"];
+    let output = queryperf(silent.local_addr().unwrap(), &names(100), &arguments);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [sent, lost, unsent] = ["sent", "lost", "unsent"].map(|key| report[key].as_u64().unwrap());
+    assert_eq!((sent + unsent, lost), (120_000, sent));
+    assert!(sent > 1 << 16, "{sent}");
+}
+
+#[test]
 fn a_closed_loop_keeps_as_many_on_their_way_as_it_may() {
     const WINDOW: usize = 20;
     // Answers only when the window is full and stays so.
