@@ -168,13 +168,11 @@ impl Fanout {
         let listeners: Vec<SocketAddr> = listeners.iter().map(|group| group.address).collect();
         let links = Links::read().map_err(failed("rtnetlink"))?.only(&config.interfaces);
         let mut config = config;
+        // Asked first: where nothing but loopback is listened to, no right is missing. Else an interface or an address may come
+        // later, when packet sockets cannot be opened any more.
         let mut taken = links.taken(&listeners, config.size.max_packet_octets());
-        // Asked first: where there is nothing to take, no right is missing.
-        if taken.is_empty() {
-            return Err(match config.interfaces.as_slice() {
-                [] => FanoutError::NothingToTake,
-                chosen => FanoutError::NothingChosenToTake(chosen.to_vec()),
-            });
+        if taken.is_empty() && listeners.iter().all(|listener| listener.ip().is_loopback()) {
+            return Err(nothing_to_take(&config.interfaces));
         }
         let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
         let handoff = config.exact.then(|| Handoff::load(&taken)).and_then(Result::ok);
@@ -232,6 +230,11 @@ impl Fanout {
     /// Names of the interfaces that were chosen and whose frames are not taken.
     pub fn missing_interfaces(&self) -> Vec<String> {
         self.links.missing(&self.config.interfaces)
+    }
+
+    /// What keeps rings from having anything to take now; that may change with a [`Fanout::refresh`].
+    pub fn lacks(&self) -> Option<FanoutError> {
+        self.taken.is_empty().then(|| nothing_to_take(&self.config.interfaces))
     }
 
     /// Whether rings answer.
@@ -482,6 +485,25 @@ impl Fanout {
 /// What is missing.
 pub fn probe() -> Result<(), FanoutError> {
     open_packet_socket().map(drop)
+}
+
+/// Whether this process could have packet rings for `listeners` on `interfaces` (none means all that suit) now.
+///
+/// # Errors
+/// What is missing.
+pub fn probe_for(listeners: &[SocketAddr], interfaces: &[String]) -> Result<(), FanoutError> {
+    let links = Links::read().map_err(failed("rtnetlink"))?.only(interfaces);
+    match links.taken(listeners, u16::MAX).is_empty() {
+        true => Err(nothing_to_take(interfaces)),
+        false => probe(),
+    }
+}
+
+fn nothing_to_take(chosen: &[String]) -> FanoutError {
+    match chosen {
+        [] => FanoutError::NothingToTake,
+        chosen => FanoutError::NothingChosenToTake(chosen.to_vec()),
+    }
 }
 
 /// Has every group of sockets spread flows by one program, and yields it, for the fanout to do the same; `None` where a group

@@ -149,6 +149,10 @@ impl Taken {
 
     /// The program as steps.
     pub(crate) fn steps(&self) -> Vec<Step> {
+        // The verifier of programs refuses steps that nothing leads to.
+        if self.is_empty() {
+            return vec![Step::Leave];
+        }
         let mut program = Steps { steps: Vec::new(), next_label: FREE_LABELS };
         program.steps.push(Step::Load(Field::PacketType));
         program.go_unless(Test::Equals, 0, LEAVE);
@@ -435,6 +439,17 @@ mod tests {
             (V6.0, "[2001:db8::53]:5300", false),
         ] {
             assert_eq!(takes(&taken(), &frame(from, to, b"question"), PLAIN), expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn without_an_interface_or_an_address_nothing_is_taken() {
+        let query = frame(V4.0, V4.1, b"question");
+        for empty in [
+            Taken { interfaces: Vec::new(), ..taken() },
+            Taken { ipv4: Vec::new(), ipv6: Vec::new(), ..taken() },
+        ] {
+            assert!(!takes(&empty, &query, PLAIN), "{empty:?}");
         }
     }
 

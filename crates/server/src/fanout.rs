@@ -18,6 +18,7 @@ use weir_netio::steer;
 
 use crate::config::{AnswerWay, Config, IngressMode, Steer, Switch};
 use crate::counters::{Counters, FanoutCounters};
+use crate::listen;
 
 /// Slots of a ring: 10 ms of a worker that answers 200,000 queries a second. A stalled worker holds that much back.
 const RING_SLOTS: usize = 2048;
@@ -131,26 +132,33 @@ pub(crate) fn open(config: &Config, opened: &Opened, n_workers: usize) -> Option
     );
     match fanout {
         Ok(fanout) => {
-            if let Some(warning) = missing(&fanout.missing_interfaces()) {
-                warn!("{warning}");
+            match (fanout.lacks(), missing(&fanout.missing_interfaces())) {
+                (Some(error), _) => tell_of_lack(config, &format!("{wanted} for now"), &error),
+                (None, Some(warning)) => warn!("{warning}"),
+                (None, None) => {}
             }
             Some(fanout)
         }
         Err(error) => {
-            // Who asked for rings has something to mend, unless there is nothing that they could take; and who chose
-            // interfaces has in any case.
-            let to_mend = match error {
-                FanoutError::NothingToTake => false,
-                FanoutError::NothingChosenToTake(_) => true,
-                _ => config.ingress.mode == IngressMode::Ring,
-            };
-            if to_mend {
-                warn!("{wanted}: {error}");
-            } else {
-                info!("{wanted}: {error}");
-            }
+            tell_of_lack(config, wanted, &error);
             None
         }
+    }
+}
+
+/// Says once what rings lack.
+fn tell_of_lack(config: &Config, wanted: &str, error: &FanoutError) {
+    // Who asked for rings has something to mend, unless there is nothing that they could take; and who chose interfaces has
+    // in any case.
+    let to_mend = match error {
+        FanoutError::NothingToTake => false,
+        FanoutError::NothingChosenToTake(_) => true,
+        _ => config.ingress.mode == IngressMode::Ring,
+    };
+    if to_mend {
+        warn!("{wanted}: {error}");
+    } else {
+        info!("{wanted}: {error}");
     }
 }
 
@@ -177,15 +185,18 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     // As the server does before it opens its sockets; what is refused shows in what follows.
     let _ = weir_netio::privilege::take_up_permitted();
-    if ingress.mode == IngressMode::Ring
-        && let Err(error) = weir_netio::fanout::probe()
-    {
-        warnings.push(format!(
-            "ingress.mode = \"ring\" would fall back to sockets if started like this: {error}"
-        ));
-    }
-    if let Ok(links) = weir_netio::links::Links::read() {
-        warnings.extend(missing(&links.missing(&ingress.interfaces)));
+    match would_have(config) {
+        Ok(()) => {
+            if let Ok(links) = weir_netio::links::Links::read() {
+                warnings.extend(missing(&links.missing(&ingress.interfaces)));
+            }
+        }
+        Err(error) => warnings.push(match ingress.mode {
+            IngressMode::Ring => {
+                format!("ingress.mode = \"ring\" would fall back to sockets if started like this: {error}")
+            }
+            _ => format!("there would be no packet fanout in waiting if started like this: {error}"),
+        }),
     }
     // Without the right to look there is nothing to say.
     let rules = weir_netio::firewall::input_rules().unwrap_or_default();
@@ -197,6 +208,17 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Whether the server would have the rings that it is meant to have, with this process's rights.
+fn would_have(config: &Config) -> Result<(), FanoutError> {
+    let (ingress, addresses) = (&config.ingress, listen::addresses(config));
+    let n_workers = config.server.workers.map_or_else(weir_netio::affinity::default_workers, usize::from);
+    // Who listens to loopback alone knows that no frame comes from a link; one worker has no other to roll over to.
+    let wants_none = ingress.interfaces.is_empty()
+        && ingress.mode == IngressMode::Auto
+        && (n_workers < 2 || addresses.iter().all(|address| address.ip().is_loopback()));
+    if wants_none { Ok(()) } else { weir_netio::fanout::probe_for(&addresses, &ingress.interfaces) }
 }
 
 /// The thread that watches, and what it needs.
@@ -240,7 +262,7 @@ impl Watch {
             .iter()
             .map(|group| group.udp.iter().map(weir_netio::udp::UdpEngine::monitor).collect())
             .collect::<std::io::Result<_>>()?;
-        counters.fanout.available.set(1);
+        counters.fanout.available.set(u64::from(fanout.lacks().is_none()));
         Ok(Watch {
             drops_seen: monitors.iter().map(|group| vec![0; group.len()]).collect(),
             monitors,
@@ -264,18 +286,33 @@ impl Watch {
 
     /// Starts the thread; with rings that answer always, they do from here on.
     pub(crate) fn start(mut self, stop: Arc<crate::worker::Stop>) -> std::io::Result<JoinHandle<()>> {
-        let exact = if self.fanout.is_exact() { "exact" } else { "classic (no CAP_BPF)" };
-        let interfaces = self.fanout.interfaces();
+        if self.is_available() {
+            self.begin();
+        }
+        std::thread::Builder::new().name("weir-watch".to_owned()).spawn(move || self.run(&stop))
+    }
+
+    /// Whether there is anything that rings could take.
+    fn is_available(&self) -> bool {
+        self.fanout.lacks().is_none()
+    }
+
+    /// Says what rings may take from now on, and has them take it when they are to answer always.
+    fn begin(&mut self) {
+        let (interfaces, switch) = (self.fanout.interfaces(), self.switch());
         if self.always {
             info!(
                 "packet rings answer on {interfaces}, past the host's INPUT rules \
-                 (ingress.mode = \"reuseport\" obeys them); switch: {exact}"
+                 (ingress.mode = \"reuseport\" obeys them); switch: {switch}"
             );
             self.engage();
         } else {
-            info!("packet fanout in waiting on {interfaces}; switch: {exact}");
+            info!("packet fanout in waiting on {interfaces}; switch: {switch}");
         }
-        std::thread::Builder::new().name("weir-watch".to_owned()).spawn(move || self.run(&stop))
+    }
+
+    fn switch(&self) -> &'static str {
+        if self.fanout.is_exact() { "exact" } else { "classic (no CAP_BPF)" }
     }
 
     fn run(mut self, stop: &crate::worker::Stop) {
@@ -295,7 +332,7 @@ impl Watch {
                 if overload.is_none() {
                     all_well = now;
                 }
-                if let Some(reason) = overload.filter(|_| now >= self.not_before && self.engage()) {
+                if let Some(reason) = overload.filter(|_| self.may_engage(now) && self.engage()) {
                     needed = Instant::now();
                     warn!(
                         "packet fanout engaged at most {:.1} ms after it was needed: {reason}; queries on {} go past \
@@ -324,7 +361,18 @@ impl Watch {
     fn refresh(&mut self) {
         match self.fanout.refresh() {
             Ok(false) => {}
-            Ok(true) => info!("interfaces or addresses changed; rings now take {}", self.fanout.interfaces()),
+            Ok(true) => {
+                self.fanout_counters().available.set(u64::from(self.is_available()));
+                match self.fanout.lacks() {
+                    Some(lack) => info!("interfaces or addresses changed; rings take nothing now: {lack}"),
+                    None if self.always && !self.fanout.is_engaged() => self.begin(),
+                    None => info!(
+                        "interfaces or addresses changed; rings now take {}; switch: {}",
+                        self.fanout.interfaces(),
+                        self.switch()
+                    ),
+                }
+            }
             Err(error) => {
                 warn!("interfaces and addresses cannot be read: {error}; rings take what they took");
             }
@@ -352,6 +400,10 @@ impl Watch {
             });
         }
         found
+    }
+
+    fn may_engage(&self, now: Instant) -> bool {
+        now >= self.not_before && self.is_available()
     }
 
     /// Has rings answer; yields whether they do.

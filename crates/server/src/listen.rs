@@ -60,7 +60,8 @@ pub(crate) fn open_shared(config: &Config, worker_cpus: &[usize]) -> Result<Open
     Ok(opened)
 }
 
-fn addresses(config: &Config) -> Vec<SocketAddr> {
+/// Where the configuration has the server listen.
+pub(crate) fn addresses(config: &Config) -> Vec<SocketAddr> {
     match &config.server.listen {
         Some(listen) => listen.iter().map(|address| address.0).collect(),
         None => vec![(Ipv4Addr::UNSPECIFIED, DNS_PORT).into(), (Ipv6Addr::UNSPECIFIED, DNS_PORT).into()],

@@ -180,7 +180,8 @@ fn a_files_name_forges_no_line_and_need_not_be_utf_8() {
         fs::write(place.path().join(std::ffi::OsStr::from_bytes(name)), "nonsense\n").unwrap();
     }
     let config = place.path().join("weir.toml");
-    fs::write(&config, "[server]\nzones = \".\"\n").unwrap();
+    // Without a warning of what packet rings would lack here.
+    fs::write(&config, "[server]\nzones = \".\"\n[ingress]\nmode = \"reuseport\"\n").unwrap();
     let ran = run(weir().arg("checkconf").arg(&config));
     assert_eq!(ran.code, Some(1));
     assert!(

@@ -23,6 +23,8 @@ const CASES: &[Case] = &[
     ("an_overloaded_worker_has_the_fanout_engaged_and_then_released", engages_and_releases),
     ("a_stalled_worker_does_not_take_its_clients_down", stalled_worker),
     ("without_the_right_sockets_go_on", without_the_right),
+    ("checkconf_says_beforehand_what_rings_would_lack", checkconf_beforehand),
+    ("rings_take_an_interface_that_comes_after_rights_were_dropped", late_interface),
     ("rings_live_on_after_rights_are_dropped", rights_dropped),
     ("a_user_has_rings_by_what_the_binarys_file_permits", permitted_rights),
     ("rings_go_past_the_firewall_and_checkconf_says_so", past_the_firewall),
@@ -95,6 +97,20 @@ impl Namespace {
             command.env_remove(name);
         }
         Server::started(command, SERVER.parse().unwrap(), "10.9.0.1:9153".parse().unwrap())
+    }
+
+    /// What `weir checkconf` says there, by way of `wrapper`, of a configuration for two workers with `ingress` as the section
+    /// of that name.
+    fn checkconf(&self, zones: &std::path::Path, wrapper: &[&str], ingress: &str) -> String {
+        let config = zones.join("weir.toml");
+        std::fs::write(&config, format!("[server]\nzones = \".\"\nworkers = 2\n[ingress]\n{ingress}\n"))
+            .unwrap();
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.0.id())).args(wrapper);
+        command.arg(weir().get_program()).arg("checkconf").arg(config);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "warnings are no errors");
+        String::from_utf8(output.stderr).unwrap()
     }
 }
 
@@ -279,6 +295,33 @@ fn without_the_right(namespace: &Namespace) {
     assert_eq!(log.matches("no right to open packet sockets").count(), 1, "{log}");
 }
 
+fn late_interface(namespace: &Namespace) {
+    let zones = zones();
+    let config = zones.path().join("weir.toml");
+    std::fs::write(&config, "[ingress]\ninterfaces = [\"later\"]\n").unwrap();
+    let config = config.to_str().unwrap();
+    let server =
+        namespace.serve(zones.path(), &[], &["--ingress", "ring", "--workers", "2", "--config", config]);
+    assert_eq!(server.sample("weir_fanout_available"), 0);
+    assert_eq!(ask_everything().len(), 126);
+    assert_eq!(server.sample("weir_fanout_queries_total"), 0);
+    for command in [
+        "ip link set server down",
+        "ip link set server name later",
+        "ip link set later up",
+        "ip addr add fd09::1/64 dev later nodad",
+    ] {
+        namespace.run(command);
+    }
+    server.wait_for_sample("weir_fanout_engaged", 1);
+    assert_eq!(server.sample("weir_fanout_available"), 1);
+    let n_answers = ask_everything().len() as u64;
+    server.wait_for_sample("weir_fanout_queries_total", n_answers);
+    let log = server.stop();
+    assert!(log.contains("no packet rings, sockets it is for now: none of the interfaces"), "{log}");
+    assert!(log.contains("packet rings answer on later"), "{log}");
+}
+
 fn rights_dropped(namespace: &Namespace) {
     let zones = zones();
     // What a default container has: no CAP_BPF, no CAP_NET_ADMIN; and user 65532 in the end.
@@ -308,14 +351,35 @@ fn permitted_rights(namespace: &Namespace) {
     assert!(log.contains("takes up capabilities that it is permitted"), "{log}");
 }
 
+fn checkconf_beforehand(namespace: &Namespace) {
+    let zones = zones();
+    let without = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"];
+    let alone = ["unshare", "--net"];
+    for (mode, says) in [
+        ("mode = \"auto\"", "there would be no packet fanout in waiting"),
+        ("mode = \"ring\"", "would fall back to sockets"),
+    ] {
+        assert_eq!(namespace.checkconf(zones.path(), &[], mode), "", "{mode}");
+        for (wrapper, lacks) in [
+            (&without[..], "no right to open packet sockets (CAP_NET_RAW)"),
+            (&alone, "no Ethernet interface"),
+        ] {
+            let said = namespace.checkconf(zones.path(), wrapper, mode);
+            assert!(
+                said.contains(says) && said.contains(lacks) && said.lines().count() == 1,
+                "{mode}: {said}"
+            );
+        }
+    }
+    for mode in ["mode = \"reuseport\"", "fanout = \"off\""] {
+        assert_eq!(namespace.checkconf(zones.path(), &without, mode), "", "{mode}");
+    }
+}
+
 fn past_the_firewall(namespace: &Namespace) {
     let zones = zones();
     let warning = |mode: &str| {
-        let config = zones.path().join("weir.toml");
-        std::fs::write(&config, format!("[server]\nzones = \".\"\n[ingress]\nmode = \"{mode}\"\n")).unwrap();
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", namespace.0.id())).arg(weir().get_program());
-        let said = String::from_utf8(command.arg("checkconf").arg(config).output().unwrap().stderr).unwrap();
+        let said = namespace.checkconf(zones.path(), &[], &format!("mode = \"{mode}\""));
         said.lines().find(|line| line.contains("this host filters what comes in")).map(str::to_owned)
     };
     assert_eq!(warning("auto"), None);
