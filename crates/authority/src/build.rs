@@ -1,7 +1,9 @@
 //! Writing the answer: one step for each name of an alias chain, the last of which ends it.
 
+use crate::hashes::Hashes;
 use crate::options::About;
 use crate::outcome::{Outcome, Source, classify};
+use crate::prefetch;
 use crate::proof::{Denied, Proofs};
 use crate::ranks::RankSet;
 use crate::receive::{error_answer, opt_reply};
@@ -129,6 +131,7 @@ impl Chain {
 /// What an answer's steps have to remember of one another, made once and cleared for each answer.
 pub(crate) struct Memory {
     chain: Chain,
+    pub(crate) hashes: Hashes,
     pub(crate) proofs: Proofs,
     /// The DNAME records placed so far: a chain may go through one of them again and again.
     dnames: RankSet,
@@ -137,7 +140,12 @@ pub(crate) struct Memory {
 impl Memory {
     /// Nothing to remember yet.
     pub(crate) fn new() -> Memory {
-        Memory { chain: Chain::new(), proofs: Proofs::default(), dnames: RankSet::default() }
+        Memory {
+            chain: Chain::new(),
+            hashes: Hashes::with_capacity(prefetch::N_TOGETHER),
+            proofs: Proofs::default(),
+            dnames: RankSet::default(),
+        }
     }
 
     /// Forgets by forgetting how much there is: zeroing would cost more than many an answer's lookup.

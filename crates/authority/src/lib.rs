@@ -17,6 +17,7 @@ mod build;
 pub mod cached;
 mod chaos;
 mod cookie;
+mod hashes;
 mod options;
 mod outcome;
 mod plan;

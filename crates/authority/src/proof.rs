@@ -6,7 +6,7 @@ use crate::ranks::RankSet;
 use weir_wire::answer::{Full, Section, Subject};
 use weir_wire::name::QueryName;
 use weir_wire::rtype::Rtype;
-use weir_zone::denial::{Denial, Nsec3Chain};
+use weir_zone::denial::{Denial, Nsec3Chain, Nsec3Hash};
 use weir_zone::{Node, Zone};
 
 /// The name that something is denied of, and where the zone's origin stands in it.
@@ -116,8 +116,8 @@ impl<'z> Page<'z, '_, '_> {
             Denial::Unsigned => {}
             Denial::Nsec(chain) => self.add_proof(chain.covering(zone, denied.prefix())),
             Denial::Nsec3(chain) => {
-                let next_closer = denied.name.suffix(skip.saturating_sub(1));
-                self.add_proof(chain.covering(zone, next_closer));
+                let hash = self.hash_of_next_closer(chain, denied, skip);
+                self.add_proof(chain.covering(zone, &hash));
             }
         }
     }
@@ -155,12 +155,18 @@ impl<'z> Page<'z, '_, '_> {
             let Some(ancestor) = zone.ancestor(denied.name, skip, denied.origin_skip) else { continue };
             if let Some(nsec3) = chain.matching(zone, &ancestor) {
                 self.add_proof(Some(nsec3));
-                let next_closer = denied.name.suffix(skip.saturating_sub(1));
-                self.add_proof(chain.covering(zone, next_closer));
+                let hash = self.hash_of_next_closer(chain, denied, skip);
+                self.add_proof(chain.covering(zone, &hash));
                 return Some(ancestor);
             }
         }
         None
+    }
+
+    /// The hash of the name that has one label more than the closest encloser (RFC 5155 section 1.3).
+    fn hash_of_next_closer(&mut self, chain: &Nsec3Chain, denied: Denied<'_>, skip: usize) -> Nsec3Hash {
+        let skip = skip.saturating_sub(1);
+        self.memory.hashes.of(denied.name.suffix(skip), denied.name.suffix_hash(skip), chain)
     }
 
     fn add_proof(&mut self, node: Option<Node<'_>>) {

@@ -231,6 +231,11 @@ impl<'a> Folded<'a> {
         self.name.parent().map(|name| Folded { name })
     }
 
+    /// An owned copy.
+    pub fn to_buf(self) -> FoldedBuf {
+        FoldedBuf(self.name.to_buf())
+    }
+
     /// Whether this name is `ancestor` or lies below it.
     pub fn is_at_or_below(self, ancestor: Folded<'_>) -> bool {
         self.name.is_at_or_below(ancestor.name)

@@ -176,10 +176,7 @@ impl Nsec3Chain {
         let number = |found: usize| u32::try_from(found).unwrap_or(NO_MATCH);
         let matching = self.search(&self.hash_octets(owner.folded().octets())).map_or(NO_MATCH, number);
         let wildcard = [b"\x01*", owner.folded().octets()].concat();
-        let at_wildcard = match self.search(&self.hash_octets(&wildcard)) {
-            Ok(found) => number(found),
-            Err(insert_at) => number(self.before(insert_at)),
-        };
+        let at_wildcard = number(self.at_or_before(&self.hash_octets(&wildcard)));
         KnownHashes { matching, at_wildcard }
     }
 
@@ -216,13 +213,33 @@ impl Nsec3Chain {
         self.entry(zone, self.known(node)?.at_wildcard)
     }
 
-    /// The node whose NSEC3 record covers a name that has none.
-    pub fn covering<'z>(&self, zone: &'z Zone, name: Folded<'_>) -> Option<Node<'z>> {
-        let number = match self.search(&self.hash(name)) {
-            Ok(found) => found,
-            Err(insert_at) => self.before(insert_at),
-        };
-        self.entry(zone, u32::try_from(number).ok()?)
+    /// Whether a hash depends on the name alone: no salt, and nothing is hashed again, which is best practice.
+    pub fn hashes_names_alone(&self) -> bool {
+        self.iterations == 0 && self.salt.is_empty()
+    }
+
+    /// The node whose NSEC3 record covers the hash of a name that has none.
+    pub fn covering<'z>(&self, zone: &'z Zone, hash: &Nsec3Hash) -> Option<Node<'z>> {
+        self.entry(zone, u32::try_from(self.at_or_before(hash)).ok()?)
+    }
+
+    /// Where a search for `hash` begins among the entries. Loads that alone.
+    #[inline]
+    pub fn start_of_search(&self, hash: &Nsec3Hash) -> u32 {
+        self.starts.get(first_bits(hash, self.starts.len() - 1)).copied().unwrap_or(0)
+    }
+
+    /// Loads an entry. Yields nothing of use.
+    #[inline]
+    pub fn touch(&self, number: u32) -> u8 {
+        let entry = usize::try_from(number).ok().and_then(|number| self.entries.get(number));
+        entry.map_or(0, |([first, ..], _)| *first)
+    }
+
+    /// Where the node lies whose NSEC3 record covers or matches `hash`.
+    #[inline]
+    pub fn position_covering(&self, hash: &Nsec3Hash) -> u32 {
+        self.entries.get(self.at_or_before(hash)).map_or(0, |(_, position)| *position)
     }
 
     /// The hashes in ascending order, each with the node that owns its record.
@@ -248,9 +265,12 @@ impl Nsec3Chain {
         found.map(|at| from + at).map_err(|at| from + at)
     }
 
-    /// The chain is a ring: the last record covers what lies before the first (RFC 5155 section 3.1.7).
-    fn before(&self, insert_at: usize) -> usize {
-        insert_at.checked_sub(1).unwrap_or(self.entries.len().saturating_sub(1))
+    /// The number of the entry that matches `hash` or covers it. The chain is a ring: the last record covers what lies
+    /// before the first (RFC 5155 section 3.1.7).
+    fn at_or_before(&self, hash: &Nsec3Hash) -> usize {
+        self.search(hash).unwrap_or_else(|insert_at| {
+            insert_at.checked_sub(1).unwrap_or(self.entries.len().saturating_sub(1))
+        })
     }
 }
 

@@ -264,12 +264,15 @@ impl Zone {
         self.index.find(hash, |_| true).unwrap_or(0)
     }
 
-    /// Loads the start of the node at a position: its head and, most of the time, its RRsets. Yields nothing of use.
+    /// Loads `n_octets` of the arena from the node at a position on: its head and, where these are enough, its RRsets.
+    /// Yields nothing of use.
     #[inline]
-    pub fn touch(&self, position: u32) -> u8 {
+    pub fn touch(&self, position: u32, n_octets: usize) -> u8 {
         let at = position_in_arena(position);
         let octet = |at: usize| self.arena.get(at).copied().unwrap_or(0);
-        octet(at) ^ octet(at + CACHE_LINE_LEN - 1)
+        (0..n_octets)
+            .step_by(CACHE_LINE_LEN)
+            .fold(octet(at + n_octets - 1), |seen, offset| seen ^ octet(at + offset))
     }
 
     /// The node at a position in the arena.
