@@ -31,8 +31,24 @@ pub struct Address {
     pub interface: u32,
     /// The address.
     pub ip: IpAddr,
-    /// The broadcast address of its network, if it has one.
+    /// Bits of it that name its network.
+    pub prefix_bits: u8,
+    /// The broadcast address that was given with it, if one was.
     pub broadcast: Option<Ipv4Addr>,
+}
+
+impl Address {
+    /// Addresses that are everybody's on its network. The last one of a network is, whether it was given or not
+    /// (`fib_add_ifaddr` in net/ipv4/fib_frontend.c); networks of one or two addresses have none.
+    fn broadcasts(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        let last = match self.ip {
+            IpAddr::V4(v4) if self.prefix_bits < 31 => {
+                Some(Ipv4Addr::from_bits(v4.to_bits() | u32::MAX >> self.prefix_bits))
+            }
+            _ => None,
+        };
+        self.broadcast.into_iter().chain(last)
+    }
 }
 
 /// What this network namespace has.
@@ -90,7 +106,7 @@ impl Links {
             }
         }
         taken.interfaces = self.carriers().map(|interface| interface.index).collect();
-        taken.broadcasts = self.addresses.iter().filter_map(|address| address.broadcast).collect();
+        taken.broadcasts = self.addresses.iter().flat_map(Address::broadcasts).collect();
         taken.ipv4.sort_unstable();
         taken.ipv4.dedup();
         taken.ipv6.sort_unstable();
@@ -149,7 +165,7 @@ fn address(body: &[u8]) -> Option<Address> {
         }
     }
     // On a point-to-point link IFA_ADDRESS is the other end's.
-    Some(Address { interface, ip: local.or(peer)?, broadcast })
+    Some(Address { interface, ip: local.or(peer)?, prefix_bits: *body.get(1)?, broadcast })
 }
 
 fn ip(value: &[u8]) -> Option<IpAddr> {
@@ -176,7 +192,12 @@ mod tests {
     #[test]
     fn a_wildcard_takes_in_every_address_of_its_family() {
         let interface = |index, suits_rings| Interface { index, name: String::new(), mtu: 1500, suits_rings };
-        let address = |interface, ip: &str| Address { interface, ip: ip.parse().unwrap(), broadcast: None };
+        let address = |interface, ip: &str| Address {
+            interface,
+            ip: ip.parse().unwrap(),
+            prefix_bits: 24,
+            broadcast: None,
+        };
         let links = Links {
             interfaces: vec![interface(1, false), interface(2, true), interface(3, true)],
             addresses: vec![
@@ -198,6 +219,23 @@ mod tests {
     }
 
     #[test]
+    fn a_networks_last_address_is_a_broadcast_address_whether_it_was_given_or_not() {
+        let broadcasts = |ip: &str, prefix_bits, given: Option<&str>| -> Vec<String> {
+            let broadcast = given.map(|given| given.parse().unwrap());
+            let address = Address { interface: 2, ip: ip.parse().unwrap(), prefix_bits, broadcast };
+            address.broadcasts().map(|found| found.to_string()).collect()
+        };
+        assert_eq!(broadcasts("192.0.2.1", 24, None), ["192.0.2.255"]);
+        assert_eq!(broadcasts("192.0.2.1", 30, Some("192.0.2.7")), ["192.0.2.7", "192.0.2.3"]);
+        assert_eq!(broadcasts("192.0.2.1", 0, None), ["255.255.255.255"]);
+        for (ip, prefix_bits) in
+            [("192.0.2.1", 31), ("192.0.2.1", 32), ("2001:db8::1", 64), ("2001:db8::1", 8)]
+        {
+            assert!(broadcasts(ip, prefix_bits, None).is_empty(), "{ip}/{prefix_bits}");
+        }
+    }
+
+    #[test]
     fn interfaces_that_are_not_chosen_are_left_alone() {
         let links = || Links {
             interfaces: [(1, "lo", false), (2, "eth0", true), (3, "eth1", true), (4, "eth2", true)]
@@ -209,7 +247,12 @@ mod tests {
                 })
                 .into(),
             addresses: [(1, "127.0.0.1"), (2, "192.0.2.1"), (3, "192.0.2.2")]
-                .map(|(interface, ip)| Address { interface, ip: ip.parse().unwrap(), broadcast: None })
+                .map(|(interface, ip)| Address {
+                    interface,
+                    ip: ip.parse().unwrap(),
+                    prefix_bits: 24,
+                    broadcast: None,
+                })
                 .into(),
         };
         let listeners = ["0.0.0.0:53".parse().unwrap()];
