@@ -175,7 +175,7 @@ impl Fanout {
             return Err(nothing_to_take(&config.interfaces));
         }
         let senders = (0..n_workers).map(|_| sender()).collect::<Result<_, _>>()?;
-        let handoff = config.exact.then(|| Handoff::load(&taken)).and_then(Result::ok);
+        let handoff = config.exact.then(|| Handoff::load(&taken, &ports(&listeners))).and_then(Result::ok);
         let switch = match handoff {
             Some(handoff) => Switch::Handoff(handoff),
             None => {
@@ -305,22 +305,34 @@ impl Fanout {
         if taken == self.taken {
             return Ok(false);
         }
-        // Programs cannot be loaded once rights are dropped: then the classic filters take over.
-        let switch = match (self.is_exact(), Handoff::load(&taken)) {
-            (true, Ok(handoff)) => Switch::Handoff(handoff),
-            _ => classic(&taken)?,
+        let another = match &self.switch {
+            Switch::Handoff(handoff) if handoff.has_room_for(&taken) => None,
+            _ => Some(self.another_switch(&taken)?),
         };
         if self.engaged {
             self.switch_to_sockets();
         }
+        if let Some(switch) = another {
+            self.switch = switch;
+            self.spread_alike_if_possible();
+            self.hooked.iter().flatten().try_for_each(|socket| self.fit(socket.as_fd()))?;
+        } else if let Switch::Handoff(handoff) = &self.switch {
+            handoff.update(&taken);
+        }
         self.taken = taken;
-        self.switch = switch;
-        self.spread_alike_if_possible();
-        self.hooked.iter().flatten().try_for_each(|socket| self.fit(socket.as_fd()))?;
         if self.engaged {
             self.switch_to_rings().map_err(io::Error::other)?;
         }
         Ok(true)
+    }
+
+    /// A switch for what the one there is has no room for. Programs cannot be loaded once rights are dropped: then the classic
+    /// filters take over.
+    fn another_switch(&self, taken: &Taken) -> io::Result<Switch> {
+        match (self.is_exact(), Handoff::load(taken, &ports(&self.context.listeners))) {
+            (true, Ok(handoff)) => Ok(Switch::Handoff(handoff)),
+            _ => classic(taken),
+        }
     }
 
     /// What the kernel counted so far.
@@ -359,7 +371,7 @@ impl Fanout {
     /// Puts a set's taps into the stack as one group that takes nothing yet.
     fn hook(&self, set: &Set) -> Result<(), FanoutError> {
         if let Switch::Handoff(handoff) = &self.switch {
-            handoff.set(false).map_err(failed("bpf"))?;
+            handoff.set(false);
         }
         let mut group = None;
         for socket in set {
@@ -424,7 +436,8 @@ impl Fanout {
                 // Every packet that meets the sockets' filter has met the tap before.
                 std::thread::sleep(GRACE);
                 self.each_socket(|socket| handoff.attach_obey(socket)).map_err(failed("SO_ATTACH_BPF"))?;
-                handoff.set(true).map_err(failed("bpf"))
+                handoff.set(true);
+                Ok(())
             }
         }
     }
@@ -449,7 +462,7 @@ impl Fanout {
                 std::thread::sleep(GRACE);
             }
             Switch::Handoff(handoff) => {
-                let _ = handoff.set(false);
+                handoff.set(false);
                 std::thread::sleep(GRACE);
                 let _ = self.each_socket(filter::detach);
             }
@@ -497,6 +510,11 @@ pub fn probe_for(listeners: &[SocketAddr], interfaces: &[String]) -> Result<(), 
         true => Err(nothing_to_take(interfaces)),
         false => probe(),
     }
+}
+
+/// The ports of all listeners.
+fn ports(listeners: &[SocketAddr]) -> Vec<u16> {
+    listeners.iter().map(SocketAddr::port).collect()
 }
 
 fn nothing_to_take(chosen: &[String]) -> FanoutError {

@@ -61,6 +61,16 @@ pub(crate) enum Test {
     HasBits,
 }
 
+/// What a value is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// A number.
+    Number(u32),
+    /// The number that stands in this word of a table, which may change while the program is in use. Classic programs
+    /// know no table: see [`crate::handoff`].
+    Word(usize),
+}
+
 /// A place in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(pub(crate) usize);
@@ -71,7 +81,9 @@ pub(crate) enum Step {
     /// Reads a value.
     Load(Field),
     /// Goes to a place if the outcome of the test is `wanted`.
-    GoIf { test: Test, operand: u32, wanted: bool, to: Label },
+    GoIf { test: Test, operand: Operand, wanted: bool, to: Label },
+    /// Goes to a place if a word of the table is zero, as those are that are not in use.
+    GoIfUnused { word: usize, to: Label },
     /// Goes to a place.
     Go(Label),
     /// The place itself.
@@ -88,8 +100,9 @@ const ON_INTERFACE: Label = Label(2);
 const IPV6: Label = Label(3);
 const PORT: Label = Label(4);
 const PORT_IPV6: Label = Label(5);
+const IPV4_ADDRESS: Label = Label(6);
 /// Labels with a name; more are made as they are needed, one a step at most.
-pub(crate) const FREE_LABELS: usize = 6;
+pub(crate) const FREE_LABELS: usize = 7;
 
 /// Builds the list of steps.
 struct Steps {
@@ -102,12 +115,23 @@ impl Steps {
         self.steps.push(Step::Load(Field::Network { offset, n_octets }));
     }
 
-    fn go_if(&mut self, test: Test, operand: u32, to: Label) {
-        self.steps.push(Step::GoIf { test, operand, wanted: true, to });
+    fn go_if(&mut self, test: Test, number: u32, to: Label) {
+        self.steps.push(Step::GoIf { test, operand: Operand::Number(number), wanted: true, to });
     }
 
-    fn go_unless(&mut self, test: Test, operand: u32, to: Label) {
-        self.steps.push(Step::GoIf { test, operand, wanted: false, to });
+    fn go_unless(&mut self, test: Test, number: u32, to: Label) {
+        self.steps.push(Step::GoIf { test, operand: Operand::Number(number), wanted: false, to });
+    }
+
+    fn go_if_equal(&mut self, operand: Operand, to: Label) {
+        self.steps.push(Step::GoIf { test: Test::Equals, operand, wanted: true, to });
+    }
+
+    /// Goes to `to` when neither this operand nor those behind it are in use.
+    fn go_if_unused(&mut self, operand: Operand, to: Label) {
+        if let Operand::Word(word) = operand {
+            self.steps.push(Step::GoIfUnused { word, to });
+        }
     }
 
     fn label(&mut self) -> Label {
@@ -117,8 +141,8 @@ impl Steps {
 
     /// Goes on at `to` when the port at `offset` is one of `ports`, else leaves the frame: most packets of a host are not
     /// queries, and are done with here.
-    fn require_port(&mut self, offset: u32, ports: impl Iterator<Item = u16>, to: Label) {
-        let mut ports: Vec<u16> = ports.collect();
+    fn require_port(&mut self, offset: u32, ports: &[u16], to: Label) {
+        let mut ports = ports.to_vec();
         ports.sort_unstable();
         ports.dedup();
         self.load(offset, 2);
@@ -128,17 +152,38 @@ impl Steps {
         self.steps.push(Step::Go(LEAVE));
     }
 
-    /// Takes what is sent to `port` of the address whose words start at `offset`.
-    fn take_address(&mut self, words: &[u32], offset: u32, port_offset: u32, port: u16) {
+    /// Takes what is sent to an address whose words start at `offset`, and to its port.
+    fn take_address<const N: usize>(&mut self, wanted: &Listened<N>, offset: u32, port_offset: u32) {
         let next = self.label();
-        for (at, word) in (offset..).step_by(4).zip(words) {
+        self.go_if_unused(wanted.port, LEAVE);
+        for (at, word) in (offset..).step_by(4).zip(wanted.address) {
             self.load(at, 4);
-            self.go_unless(Test::Equals, *word, next);
+            self.steps.push(Step::GoIf { test: Test::Equals, operand: word, wanted: false, to: next });
         }
         self.load(port_offset, 2);
-        self.go_if(Test::Equals, u32::from(port), TAKE);
+        self.go_if_equal(wanted.port, TAKE);
         self.steps.push(Step::Here(next));
     }
+}
+
+/// An address of `N` words, and a port of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listened<const N: usize> {
+    pub(crate) address: [Operand; N],
+    /// Never zero where it is in use.
+    pub(crate) port: Operand,
+}
+
+/// What a program compares with: what is taken, as numbers or as words of a table.
+#[derive(Debug)]
+pub(crate) struct Operands {
+    pub(crate) interfaces: Vec<Operand>,
+    pub(crate) broadcasts: Vec<Operand>,
+    pub(crate) ipv4: Vec<Listened<1>>,
+    pub(crate) ipv6: Vec<Listened<4>>,
+    /// The ports of all addresses; they do not change.
+    pub(crate) ports: Vec<u16>,
+    pub(crate) max_packet_octets: u16,
 }
 
 impl Taken {
@@ -147,10 +192,49 @@ impl Taken {
         self.interfaces.is_empty() || (self.ipv4.is_empty() && self.ipv6.is_empty())
     }
 
+    /// What the program compares with, as numbers.
+    fn numbers(&self) -> Operands {
+        let port = |port: u16| Operand::Number(u32::from(port));
+        let ports = self.ipv4.iter().map(|(_, port)| *port).chain(self.ipv6.iter().map(|(_, port)| *port));
+        Operands {
+            interfaces: self.interfaces.iter().copied().map(Operand::Number).collect(),
+            broadcasts: self.broadcasts.iter().map(|ip| Operand::Number(u32::from(*ip))).collect(),
+            ipv4: self
+                .ipv4
+                .iter()
+                .map(|(ip, of)| Listened { address: [Operand::Number(u32::from(*ip))], port: port(*of) })
+                .collect(),
+            ipv6: self
+                .ipv6
+                .iter()
+                .map(|(ip, of)| Listened { address: words(*ip).map(Operand::Number), port: port(*of) })
+                .collect(),
+            ports: ports.collect(),
+            max_packet_octets: self.max_packet_octets,
+        }
+    }
+
+    /// The program as steps.
+    fn steps(&self) -> Vec<Step> {
+        self.numbers().steps()
+    }
+
+    /// The program of the packet socket: takes or leaves.
+    pub(crate) fn ring_program(&self) -> io::Result<Vec<sock_filter>> {
+        classic(&self.steps(), WHOLE_PACKET, NOTHING)
+    }
+
+    /// The program of the shadowed UDP socket: leaves to the ring what that takes.
+    pub(crate) fn shadow_program(&self) -> io::Result<Vec<sock_filter>> {
+        classic(&self.steps(), NOTHING, WHOLE_PACKET)
+    }
+}
+
+impl Operands {
     /// The program as steps.
     pub(crate) fn steps(&self) -> Vec<Step> {
         // The verifier of programs refuses steps that nothing leads to.
-        if self.is_empty() {
+        if self.interfaces.is_empty() || (self.ipv4.is_empty() && self.ipv6.is_empty()) {
             return vec![Step::Leave];
         }
         let mut program = Steps { steps: Vec::new(), next_label: FREE_LABELS };
@@ -158,7 +242,8 @@ impl Taken {
         program.go_unless(Test::Equals, 0, LEAVE);
         program.steps.push(Step::Load(Field::Interface));
         for interface in &self.interfaces {
-            program.go_if(Test::Equals, *interface, ON_INTERFACE);
+            program.go_if_unused(*interface, LEAVE);
+            program.go_if_equal(*interface, ON_INTERFACE);
         }
         program.steps.extend([Step::Go(LEAVE), Step::Here(ON_INTERFACE), Step::Load(Field::VlanTag)]);
         // VLAN 0 is a priority without a VLAN (IEEE 802.1Q): the kernel treats it as untagged.
@@ -185,14 +270,16 @@ impl Taken {
         program.go_if(Test::HasBits, 0x3FFF, LEAVE);
         program.load(2, 2);
         program.go_if(Test::Exceeds, u32::from(self.max_packet_octets), LEAVE);
-        program.require_port(22, self.ipv4.iter().map(|(_, port)| *port), PORT);
+        program.require_port(22, &self.ports, PORT);
         program.steps.push(Step::Here(PORT));
         program.load(12, 4);
         for broadcast in &self.broadcasts {
-            program.go_if(Test::Equals, u32::from(*broadcast), LEAVE);
+            program.go_if_unused(*broadcast, IPV4_ADDRESS);
+            program.go_if_equal(*broadcast, LEAVE);
         }
-        for (address, port) in &self.ipv4 {
-            program.take_address(&[u32::from(*address)], 16, 22, *port);
+        program.steps.push(Step::Here(IPV4_ADDRESS));
+        for listened in &self.ipv4 {
+            program.take_address(listened, 16, 22);
         }
         program.steps.push(Step::Go(LEAVE));
     }
@@ -207,26 +294,19 @@ impl Taken {
         // The header's own 40 octets are not counted in its length field.
         let longest = u32::from(self.max_packet_octets).saturating_sub(40);
         program.go_if(Test::Exceeds, longest, LEAVE);
-        program.require_port(42, self.ipv6.iter().map(|(_, port)| *port), PORT_IPV6);
+        program.require_port(42, &self.ports, PORT_IPV6);
         program.steps.push(Step::Here(PORT_IPV6));
-        for (address, port) in &self.ipv6 {
-            let octets = address.octets();
-            let words: Vec<u32> =
-                octets.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word)).collect();
-            program.take_address(&words, 24, 42, *port);
+        for listened in &self.ipv6 {
+            program.take_address(listened, 24, 42);
         }
         program.steps.push(Step::Go(LEAVE));
     }
+}
 
-    /// The program of the packet socket: takes or leaves.
-    pub(crate) fn ring_program(&self) -> io::Result<Vec<sock_filter>> {
-        classic(&self.steps(), WHOLE_PACKET, NOTHING)
-    }
-
-    /// The program of the shadowed UDP socket: leaves to the ring what that takes.
-    pub(crate) fn shadow_program(&self) -> io::Result<Vec<sock_filter>> {
-        classic(&self.steps(), NOTHING, WHOLE_PACKET)
-    }
+/// The four words of an address.
+pub(crate) fn words(ip: Ipv6Addr) -> [u32; 4] {
+    let [a, b, c, d, e, f, g, h] = ip.segments().map(u32::from);
+    [a << 16 | b, c << 16 | d, e << 16 | f, g << 16 | h]
 }
 
 /// A filter's result: octets of the packet to keep.
@@ -271,7 +351,8 @@ fn translate(steps: &[Step], taken: u32, left: u32, far: bool) -> Option<Vec<soc
     for step in steps {
         match *step {
             Step::Load(field) => program.push(classic_load(field)),
-            Step::GoIf { test, operand, wanted, to } => {
+            Step::GoIfUnused { .. } | Step::GoIf { operand: Operand::Word(_), .. } => return None,
+            Step::GoIf { test, operand: Operand::Number(operand), wanted, to } => {
                 let code = match test {
                     Test::Equals => libc::BPF_JEQ,
                     Test::Exceeds => libc::BPF_JGT,

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use libc::{c_int, tpacket_req, tpacket2_hdr};
 
 use crate::batch::{Batch, Identification};
 use crate::frame::{Checksum, Datagram, Refusal};
-use crate::sys::{self, set_int, set_option};
+use crate::sys::{self, Mapping, set_int, set_option};
 use crate::udp::{Outgoing, SendReport, Sending, send_messages};
 
 /// Octets of `struct virtio_net_hdr`, which lies before the frame (`PACKET_VNET_HDR`).
@@ -151,45 +151,6 @@ fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     octets.get(at..)?.first_chunk().map(|chunk| u32::from_ne_bytes(*chunk))
 }
 
-/// The shared memory of a ring.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    n_octets: usize,
-}
-
-// SAFETY: the memory belongs to the process, not to a thread.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(socket: BorrowedFd<'_>, n_octets: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place of the kernel's choice takes nothing from anybody; its octets stay mapped until
-        // `drop`.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                n_octets,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Self { start, n_octets })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone, made by `new` with this length; the walk over it goes together with it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.n_octets) };
-    }
-}
-
 /// Frames that a ring took and that get no answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refused {
@@ -240,7 +201,7 @@ impl RingEngine {
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let n_slots = request.tp_frame_nr as usize;
         let mapping = Mapping::new(fd, n_slots * size.slot_octets)?;
-        let walk = Walk { start: mapping.start, slot_octets: size.slot_octets, n_slots, next: 0 };
+        let walk = Walk { start: mapping.start(), slot_octets: size.slot_octets, n_slots, next: 0 };
         Ok(Self {
             walk,
             _mapping: mapping,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 
 use libc::{c_int, c_void, epoll_event, socklen_t};
 
@@ -99,5 +100,51 @@ pub(crate) fn wait_events(epoll: &OwnedFd, events: &mut [epoll_event], limit_ms:
         Ok(n_events) => Ok(usize::try_from(n_events).unwrap_or(0)),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
         Err(error) => Err(error),
+    }
+}
+
+/// Memory that is shared with the kernel through a descriptor.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// invariant: `n_octets` octets that stay mapped until `drop`, aligned to a page.
+    start: NonNull<u8>,
+    n_octets: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the first `n_octets` of what the descriptor stands for.
+    pub(crate) fn new(fd: BorrowedFd<'_>, n_octets: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at a place of the kernel's choice takes nothing from anybody; its octets stay mapped until
+        // `drop`.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                n_octets,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { start, n_octets })
+    }
+
+    /// The first octet.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone, made by `new` with this length; who reads it lives no longer.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.n_octets) };
     }
 }

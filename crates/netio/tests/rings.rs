@@ -39,6 +39,12 @@ fn ip(arguments: &str) {
     assert!(Command::new("ip").args(words).status().unwrap().success(), "ip {arguments}");
 }
 
+/// What `ip` shows.
+fn shown(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Moves this thread into a namespace with the veth pair; `carrier` is what gets the addresses.
 fn network(carrier: &str, prepare: &[&str]) {
     // SAFETY: takes a number; other threads keep their namespace.
@@ -615,6 +621,8 @@ fn with_a_bridge_no_query_is_seen_twice() {
         "link set client2 up",
     ];
     network("br0", &ports);
+    // A port forwards once the kernel has noticed that its link is there.
+    while !shown("-d link show dev server").contains("state forwarding") {}
     let wire = Wire::open("client");
     let mut server = Server::start(2, config(true));
     let taken = server.fanout.interfaces();
@@ -666,6 +674,40 @@ fn an_address_that_comes_later_is_taken_after_a_refresh() {
     assert!(server.fanout.refresh().unwrap());
     assert_eq!(ask(&wire, &server, &frame), (vec![b"question".to_vec()], BY_RING));
     assert!(!server.fanout.refresh().unwrap());
+}
+
+/// Gives up the capabilities of this thread, as a server that runs as a user has.
+fn without_capabilities() {
+    // SAFETY: capset(2) reads a header of two words and two sets of three words, which outlive the call; it acts on this
+    // thread alone.
+    let result =
+        unsafe { libc::syscall(libc::SYS_capset, [0x2008_0522_u32, 0].as_ptr(), [0_u32; 6].as_ptr()) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn the_switch_stays_exact_when_addresses_change_after_rights_were_dropped() {
+    network("server", &[]);
+    let wire = Wire::open("client");
+    let mut server = Server::start(2, config(true));
+    server.engage();
+    // One address, for which the table has room; then more than it has, for which the classic filters take over.
+    for (addresses, stays_exact) in [(60..61, true), (61..100, false)] {
+        for number in addresses.clone() {
+            ip(&format!("addr add 10.9.0.{number}/24 dev server"));
+        }
+        let fanout = &mut server.fanout;
+        let refresh = || {
+            without_capabilities();
+            (fanout.refresh().unwrap(), fanout.is_exact())
+        };
+        let outcome = std::thread::scope(|scope| scope.spawn(refresh).join().unwrap());
+        assert_eq!(outcome, (true, stays_exact));
+        for number in [1, addresses.end - 1] {
+            let frame = Crafted::query("10.9.0.2:4000", &format!("10.9.0.{number}:53"), b"question").frame();
+            assert_eq!(ask(&wire, &server, &frame), (vec![b"question".to_vec()], BY_RING), "{number}");
+        }
+    }
 }
 
 #[test]
