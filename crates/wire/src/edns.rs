@@ -21,15 +21,18 @@ pub struct Edns<'p> {
     pub version: u8,
     /// Whether DNSSEC records are wanted.
     pub dnssec_ok: bool,
-    /// The options, checked to be whole: code, length and data each.
+    /// The options, checked to be whole: code, length and data each. None of a version above 0.
     pub options: Options<'p>,
 }
 
 impl<'p> Edns<'p> {
     /// Reads the record from its class, TTL and RDATA; `None` when an option lies about its length.
+    ///
+    /// What the RDATA of a version above 0 looks like is not known: it has no options then, and is never malformed, so
+    /// that the version gets its answer (RFC 6891 section 6.1.3).
     pub(crate) fn parse(class: u16, ttl: u32, rdata: &'p [u8]) -> Option<Edns<'p>> {
         let [_extended_rcode, version, flags @ ..] = ttl.to_be_bytes();
-        let options = Options { octets: rdata };
+        let options = Options { octets: if version == 0 { rdata } else { &[] } };
         options.are_whole().then_some(Edns {
             udp_payload: class,
             version,
@@ -108,6 +111,12 @@ mod tests {
         assert!(Edns::parse(1232, 0, b"\x00\x0a\x00\x02ab").is_some());
         assert!(Edns::parse(1232, 0, b"\x00\x0a\x00\x03ab").is_none());
         assert!(Edns::parse(1232, 0, b"\x00\x0a\x00").is_none());
+    }
+
+    #[test]
+    fn the_data_of_another_version_are_not_read() {
+        let edns = Edns::parse(1232, 0x0001_0000, b"\x00\x0a\x00\x03ab").unwrap();
+        assert_eq!((edns.version, edns.options.is_empty()), (1, true));
     }
 
     #[test]

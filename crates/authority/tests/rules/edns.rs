@@ -41,6 +41,14 @@ fn a_version_above_0_gets_badvers_and_nothing_else() {
 }
 
 #[test]
+fn data_of_another_version_are_no_format_error() {
+    let mut packet = query("www.test", rtype::A).version(1).option(65_001, b"abc").packet();
+    let at = packet.len() - 4;
+    packet[at] = 4;
+    assert_eq!(Server::usual().udp(&packet).rcode(), rcode::BADVERS, "they may be no options at all");
+}
+
+#[test]
 fn unknown_options_and_flags_are_ignored_and_not_sent_back() {
     let asked = query("www.test", rtype::A).opt_flags(0x7fff).option(65_001, b"x").option(100, b"");
     let answer = Server::usual().udp(&asked.packet());
