@@ -65,6 +65,12 @@ pub fn build(
     }
 }
 
+/// Whether records of a type lead to a service (RFC 9460): the next name may have records of the same type.
+#[inline]
+fn is_service(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::SVCB | Rtype::HTTPS)
+}
+
 /// What the options of an answer from a zone depend on.
 pub(crate) fn about<'z>(zone: &'z Zone, outcome: &Outcome<'_>) -> About<'z> {
     About { error: None, zone: Some(zone), is_referral: matches!(outcome, Outcome::Referral { .. }) }
@@ -265,6 +271,9 @@ impl<'z> Page<'z, '_, '_> {
                 // Glue is no answer, but the apex's servers may well be known by nothing else.
                 let with_glue = rrset.rtype == Rtype::NS;
                 self.push_addresses(rrset, placed, |node| with_glue || node.covering().is_none());
+                if is_service(rrset.rtype) {
+                    self.push_own_addresses(rrset, source.node());
+                }
                 if let Some((ns, placed)) = servers {
                     self.push_addresses(&ns, placed, |_| true);
                 }
@@ -452,8 +461,8 @@ impl<'z> Page<'z, '_, '_> {
         }
     }
 
-    /// Adds the addresses of the hosts that an RRset names, of those whose node is `wanted`; yields whether all
-    /// fit.
+    /// Adds the addresses of the hosts that an RRset names, of those whose node is `wanted`, and of targets of SVCB
+    /// and HTTPS their records of that type (RFC 9460 section 4.1); yields whether all fit.
     #[inline]
     fn push_addresses(
         &mut self,
@@ -474,11 +483,33 @@ impl<'z> Page<'z, '_, '_> {
                 break;
             };
             let host = self.answer.name_in_rdata(at, node.owner_len());
-            for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
-                all_fit &= self.push(Section::Additional, &addresses, host).is_ok();
+            if is_service(rrset.rtype)
+                && let Some(next) = node.rrset(rrset.rtype).filter(|next| !next.is_same(rrset))
+            {
+                all_fit &= self.push(Section::Additional, &next, host).is_ok();
             }
+            all_fit &= self.push_addresses_of(node, host);
         }
         self.cacheable &= all_fit;
+        all_fit
+    }
+
+    /// RFC 9460 section 2.5.2: a service whose target is the root is at the owner of its record.
+    fn push_own_addresses(&mut self, rrset: &Rrset<'z>, owner: Node<'z>) {
+        let is_here = |rdata: &[u8]| matches!(rdata, [p1, p0, 0, ..] if [*p1, *p0] != [0, 0]);
+        let is_named = rrset.links().any(|link| link.node(self.zone).is(&owner));
+        if !is_named && rrset.records.iter().any(|record| is_here(record.rdata)) {
+            self.cacheable &= self.push_addresses_of(owner, self.name);
+        }
+    }
+
+    /// Adds the addresses of a host whose name stands at `host`; yields whether all fit.
+    #[inline]
+    fn push_addresses_of(&mut self, node: Node<'z>, host: Subject) -> bool {
+        let mut all_fit = true;
+        for addresses in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
+            all_fit &= self.push(Section::Additional, &addresses, host).is_ok();
+        }
         all_fit
     }
 

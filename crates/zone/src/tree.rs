@@ -460,6 +460,11 @@ impl<'z> Rrset<'z> {
         })
     }
 
+    /// Whether both are the same RRset of the same zone.
+    pub fn is_same(&self, other: &Rrset<'_>) -> bool {
+        std::ptr::eq(self.octets, other.octets)
+    }
+
     /// Whether any record names a host in the zone.
     #[inline]
     pub fn has_links(&self) -> bool {

@@ -19,7 +19,7 @@ fn positive_answers_are_minimal_unless_told_otherwise() {
 #[test]
 fn hosts_that_records_name_come_with_their_addresses() {
     let more = "srv SRV 1 1 53 www\nhttps HTTPS 1 mail alpn=h2\nsvcb SVCB 1 mail\nalias-form HTTPS 0 mail\n\
-                naptr NAPTR 1 1 \"s\" \"x\" \"\" www\nself HTTPS 1 . alpn=h2\nself A 192.0.2.77\n";
+                naptr NAPTR 1 1 \"s\" \"x\" \"\" www\n";
     let server = Server::of(&[("test", &format!("{ZONE}{more}"))]);
     for (name, rtype, expected) in [
         ("test", rtype::MX, &[3][..]),
@@ -31,6 +31,30 @@ fn hosts_that_records_name_come_with_their_addresses() {
         ("naptr.test", 35, &[4, 5, 6]),
     ] {
         assert_eq!(addresses(&server.ask(name, rtype).additional), expected, "{name}");
+    }
+}
+
+#[test]
+fn services_come_with_what_their_targets_have() {
+    let more = "self HTTPS 1 . alpn=h2\nself A 192.0.2.77\nnamed HTTPS 1 .\nnamed HTTPS 2 named\nnamed A 192.0.2.78\n\
+                alias HTTPS 0 self\ncircle HTTPS 0 circle\ncircle A 192.0.2.79\nnone HTTPS 0 .\nnone A 192.0.2.80\n\
+                other SVCB 0 self\n*.wild SVCB 1 .\n*.wild A 192.0.2.81\nto CNAME self\n";
+    let server = Server::of(&[("test", &format!("{ZONE}{more}"))]);
+    for (name, rtype, expected_types, expected_addresses) in [
+        // RFC 9460 section 2.5.2: in service form the root stands for the owner, in alias form for no service.
+        ("self.test", 65, &[rtype::A][..], &[77][..]),
+        ("to.test", 65, &[rtype::A], &[77]),
+        ("none.test", 65, &[], &[]),
+        ("named.test", 65, &[rtype::A], &[78]),
+        ("a.wild.test", 64, &[rtype::A], &[81]),
+        // Section 4.1: SVCB-compatible records of the target, which are of the type asked for.
+        ("alias.test", 65, &[65, rtype::A], &[77]),
+        ("other.test", 64, &[rtype::A], &[77]),
+        ("circle.test", 65, &[rtype::A], &[79]),
+    ] {
+        let answer = server.ask(name, rtype);
+        assert_eq!(types(&answer.additional), expected_types, "{name}");
+        assert_eq!(addresses(&answer.additional), expected_addresses, "{name}");
     }
 }
 

@@ -597,7 +597,8 @@ fn link_of(rtype: Rtype, rdata: &[u8], origin: Folded<'_>) -> Option<usize> {
     }
     let span = rdata::names(rtype, rdata).next()?;
     let name = Name::from_octets(rdata.get(span.offset..span.offset + span.len)?).ok()?;
-    name.is_at_or_below(origin.name()).then_some(span.offset)
+    // The root is no host: it stands for "none" (RFC 2782, RFC 7505), or for the owner (RFC 9460 section 2.5.2).
+    (!name.is_root() && name.is_at_or_below(origin.name())).then_some(span.offset)
 }
 
 /// Whether the last `suffix_len` octets of `prefix` start with a whole label.
