@@ -99,6 +99,37 @@ fn findings_of(origin: &str, text: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn the_root_is_no_host_that_lacks_addresses() {
+    let text =
+        b"$TTL 1\n. SOA ns m 1 2 3 4 5\n. NS ns\nns A 192.0.2.1\nno MX 0 .\nno SRV 0 0 0 .\nno HTTPS 1 .\n";
+    assert_eq!(findings_of(".", text), [""; 0]);
+}
+
+#[test]
+fn a_signature_counts_the_labels_of_its_owner_but_for_a_leading_asterisk() {
+    let zone = |owner: &str, n_labels: u8| {
+        let head = "$TTL 1h\n@ SOA ns m 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n@ DNSKEY 256 3 13 AAAA\n";
+        let signature =
+            format!("{owner} RRSIG A 13 {n_labels} 3600 20270101000000 20250101000000 1037 @ AAAA\n");
+        findings_of("example.", format!("{head}{owner} A 192.0.2.2\n{signature}").as_bytes())
+            .into_iter()
+            .filter(|finding| finding.contains("no key of the zone"))
+            .count()
+    };
+    for (owner, n_labels, n_found) in [
+        ("a", 2, 0),
+        ("a", 1, 1),
+        ("a", 3, 1),
+        ("*.a", 2, 0),
+        ("*.a", 3, 1),
+        ("a.*.b", 4, 0),
+        ("a.*.b", 3, 1),
+    ] {
+        assert_eq!(zone(owner, n_labels), n_found, "{owner} with {n_labels} labels");
+    }
+}
+
+#[test]
 fn a_zone_that_was_signed_whole_has_nothing_against_it() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zones/example.net.zone");
     let text = std::fs::read(path).unwrap();

@@ -33,12 +33,13 @@ fn judge(
     report: &mut Report<'_>,
 ) {
     let owner = node.owner(report.zone);
-    // RFC 4034 section 3.1.3: the asterisk of a wildcard is not counted.
-    let n_labels = owner.folded().name().labels().filter(|label| *label != b"*").count();
+    let name = owner.folded().name();
+    // RFC 4034 section 3.1.3: the asterisk of a wildcard is not counted. Elsewhere in a name it is a label like any.
+    let n_labels = name.n_labels() - usize::from(name.is_wildcard());
     let is_of_zone = signature.signer == report.zone.origin().name();
     if !is_of_zone
         || !keys.has(signature.key_tag, signature.algorithm)
-        || usize::from(signature.n_labels) > n_labels
+        || usize::from(signature.n_labels) != n_labels
     {
         report.push(Rule::SignatureKey, node, rrset.rtype, format!("key tag {}", signature.key_tag));
         return;
