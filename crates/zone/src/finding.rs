@@ -91,6 +91,19 @@ impl Rule {
         )
     }
 
+    /// Whether the zone cannot be answered from whatever else it holds: what records broke that are there, and not
+    /// what is missing.
+    pub(crate) fn is_broken_by_any_part(self) -> bool {
+        matches!(
+            self,
+            Rule::SoaMultiple
+                | Rule::SoaNotAtApex
+                | Rule::CnameWithOtherData
+                | Rule::CnameMultiple
+                | Rule::DnameMultiple
+        )
+    }
+
     /// A short name for lists and scripts.
     pub fn name(self) -> &'static str {
         match self {

@@ -66,8 +66,7 @@ pub fn load_stdin(
 
 /// Loads the zone named `origin` from any source of text.
 ///
-/// What the records have wrong together is looked for only when each of them is right by itself: a line that
-/// cannot be read would otherwise show up again as a missing record.
+/// When a line cannot be read, what may be missing because of it is not looked for: it would show up a second time.
 ///
 /// # Errors
 /// As [`load_file`].
@@ -84,14 +83,13 @@ pub fn load(
     let again = source.again();
     let reading = text::read(source, origin.name(), &mut sink, &options.text);
     let (files, mut findings) = (reading.files, reading.findings);
-    if findings.has_errors() {
-        return Err(findings.into_list());
-    }
+    let is_whole = !findings.has_errors();
     let BuilderSink { builder, places } = sink;
     let (zone, mut found) = match builder.finish() {
-        Ok((zone, found)) => (Some(zone), found),
+        Ok((zone, found)) => (Some(zone).filter(|_| is_whole), found),
         Err(found) => (None, found),
     };
+    found.retain(|finding| is_whole || finding.rule.is_broken_by_any_part());
     if let Some(zone) = &zone {
         found.extend(checks::check(zone, &options.limits).into_vec());
     }
@@ -252,6 +250,16 @@ mod tests {
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].starts_with("example.zone:"), "{errors:?}");
         assert!(errors[0].contains("www.example."), "{errors:?}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_hides_nothing_but_what_may_be_missing() {
+        let broken = "@ SOA ns mail x 1h 1h 1w 1h\nns A 192.0.2.x\n";
+        let wrong =
+            "www CNAME ns\nwww TXT x\nd DNAME a\nd DNAME b\nsub SOA ns mail 7 1h 1h 1w 1h\nm MX 1 missing\n";
+        let errors = try_load(&format!("$TTL 1h\n{broken}{wrong}"), false).unwrap_err();
+        let lines: Vec<&str> = errors.iter().filter_map(|error| error.split(':').nth(1)).collect();
+        assert_eq!(lines, ["2", "3", "7", "8", "4"], "{errors:?}");
     }
 
     #[test]
