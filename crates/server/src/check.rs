@@ -49,7 +49,8 @@ fn tell(finding: &Diagnostic) {
 fn load_one(args: &CheckzoneArgs, origin: FoldedBuf) -> Loaded {
     let default = Checks::default();
     let max_nsec3_iterations = args.max_nsec3_iterations.unwrap_or(default.max_nsec3_iterations);
-    let mut options = library::options(&Checks { max_nsec3_iterations });
+    let max_generated = args.max_generated.unwrap_or(default.max_generated);
+    let mut options = library::options(&Checks { max_nsec3_iterations, max_generated });
     options.strict = args.strict;
     if args.file == Path::new("-") {
         return load_from_stdin(&origin, HashSeed::random(), &options);

@@ -178,6 +178,10 @@ pub(crate) struct CheckzoneArgs {
     #[arg(long, value_name = "N", env = "WEIR_MAX_NSEC3_ITERATIONS")]
     pub(crate) max_nsec3_iterations: Option<u16>,
 
+    /// Most records that one $GENERATE may make, as `checks.max_generated` of the server [default: 1000000]
+    #[arg(long, value_name = "N", env = "WEIR_MAX_GENERATED")]
+    pub(crate) max_generated: Option<u32>,
+
     /// Report as one JSON object on standard output
     #[arg(long, env = "WEIR_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,

@@ -103,11 +103,14 @@ pub(crate) struct Checks {
     /// not exist.
     #[serde(deserialize_with = "iterations")]
     pub(crate) max_nsec3_iterations: u16,
+    /// Most records that one `$GENERATE` may make: a line of a few octets can ask for billions.
+    #[serde(deserialize_with = "generated")]
+    pub(crate) max_generated: u32,
 }
 
 impl Default for Checks {
     fn default() -> Checks {
-        Checks { max_nsec3_iterations: Limits::default().max_iterations }
+        Checks { max_nsec3_iterations: Limits::default().max_iterations, max_generated: 1_000_000 }
     }
 }
 
@@ -216,6 +219,11 @@ fn workers_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 /// Reads a number of iterations, of which NSEC3 has 16 bits (RFC 5155 section 3.1.3).
 fn iterations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     u16::deserialize(deserializer).map_err(|_| de::Error::custom("write a number from 0 to 65535"))
+}
+
+/// Reads a number of records; ranges have 31 bits.
+fn generated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    u32::deserialize(deserializer).map_err(|_| de::Error::custom("write a number from 0 to 4294967295"))
 }
 
 /// Reads addresses, at least one: a server that nobody can ask is a mistake.
@@ -381,6 +389,7 @@ mod tests {
             ("cookies.enabled", default.cookies.enabled.to_string()),
             ("cookies.required", default.cookies.required.to_string()),
             ("checks.max_nsec3_iterations", default.checks.max_nsec3_iterations.to_string()),
+            ("checks.max_generated", default.checks.max_generated.to_string()),
             ("cache.size", format!("\"{}\"", default.cache.size)),
             ("ingress.receive_buffer", format!("\"{}\"", default.ingress.receive_buffer)),
             ("ingress.join_answers", default.ingress.join_answers.to_string()),

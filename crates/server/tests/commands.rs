@@ -296,6 +296,32 @@ fn checkzone_prints_a_zone_that_prints_the_same_again() {
 }
 
 #[test]
+fn more_generated_records_than_the_limit_are_an_error_and_the_limit_is_a_setting() {
+    let place = folder();
+    let file =
+        write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "$GENERATE 1-3 h$ A 192.0.2.$\n"));
+    let check = |more: &[&str]| run(weir().arg("checkzone").args(more).arg("example.com").arg(&file));
+    let too_many = |ran: &Ran| ran.stderr.contains("3 records are more than the");
+    assert_eq!(check(&[]).code, Some(0));
+    assert_eq!(check(&["--max-generated", "3"]).code, Some(0));
+    let ran = check(&["--max-generated", "2"]);
+    assert!(ran.code == Some(1) && too_many(&ran), "{}", ran.stderr);
+
+    let config = place.path().join("weir.toml");
+    for (limit, code) in [("3", 0), ("2", 1), ("0", 1), ("4294967296", 1), ("-1", 1)] {
+        let text = format!("[server]\nzones = \".\"\n[checks]\nmax_generated = {limit}\n");
+        fs::write(&config, text).unwrap();
+        let ran = run(weir().arg("checkconf").arg(&config));
+        assert_eq!(
+            (ran.code, too_many(&ran)),
+            (Some(code), ["2", "0"].contains(&limit)),
+            "{limit}: {}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn more_nsec3_iterations_than_the_limit_are_an_error_and_the_limit_is_a_setting() {
     let place = folder();
     let file = write_zone(place.path(), "example.com", &(zone(1, "192.0.2.1") + "@ NSEC3PARAM 1 0 100 -\n"));

@@ -11,6 +11,7 @@ use weir_zone::Zone;
 use weir_zone::checks::Limits;
 use weir_zone::diagnostic::{Diagnostic, OpenedFile};
 use weir_zone::load::{self, LoadOptions};
+use weir_zone::text;
 
 use super::Source;
 use crate::config::Checks;
@@ -74,7 +75,8 @@ pub(crate) fn load(source: &Source, seed: HashSeed, checks: &Checks) -> Loaded {
 pub(crate) fn options(checks: &Checks) -> LoadOptions {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
     let limits = Limits { now, max_iterations: checks.max_nsec3_iterations, ..Limits::default() };
-    LoadOptions { limits, ..LoadOptions::default() }
+    let text = text::Options { max_generated: u64::from(checks.max_generated), ..text::Options::default() };
+    LoadOptions { limits, text, ..LoadOptions::default() }
 }
 
 /// Loads a zone from its file in another way than usual.
