@@ -471,6 +471,7 @@ impl<'z> Page<'z, '_, '_> {
         wanted: impl Fn(&Node<'z>) -> bool,
     ) -> bool {
         let mut all_fit = true;
+        let leads_to_service = is_service(rrset.rtype);
         for (n, link) in rrset.links().enumerate() {
             let node = link.node(self.zone);
             let is_repeated = rrset.links().take(n).any(|earlier| earlier.is_same_host(&link));
@@ -483,7 +484,7 @@ impl<'z> Page<'z, '_, '_> {
                 break;
             };
             let host = self.answer.name_in_rdata(at, node.owner_len());
-            if is_service(rrset.rtype)
+            if leads_to_service
                 && let Some(next) = node.rrset(rrset.rtype).filter(|next| !next.is_same(rrset))
             {
                 all_fit &= self.push(Section::Additional, &next, host).is_ok();
