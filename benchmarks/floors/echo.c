@@ -1,6 +1,7 @@
 /* The least that a name server over UDP can cost: answers every query with its own head and zeros up to a size.
  *
  *   echo plain  IP PORT SIZE        recvmmsg, sendmmsg, a datagram an answer
+ *   echo pair   IP PORT SIZE        the same by two processes, each with a socket (SO_REUSEPORT) and a CPU of its own
  *   echo single IP PORT SIZE        recvfrom, sendto: a call a datagram
  *   echo joined IP PORT SIZE        the same, with answers to one peer joined by UDP_SEGMENT
  *   echo ring   IP PORT SIZE DEV    packet ring (TPACKET_V2) in, sendmmsg on a packet socket past the qdisc out
@@ -18,11 +19,14 @@
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,7 +60,8 @@ static void answer(uint8_t *message, int n_query, int size) {
 
 static int udp_socket(struct sockaddr_in *address) {
     int fd = must(socket(AF_INET, SOCK_DGRAM, 0), "socket");
-    int octets = 4 << 20;
+    int octets = 4 << 20, on = 1;
+    set(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on, "SO_REUSEPORT");
     setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &octets, sizeof octets);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &octets, sizeof octets);
     must(bind(fd, (struct sockaddr *)address, sizeof *address), "bind");
@@ -256,9 +261,19 @@ static void echo_ring(struct sockaddr_in *address, int size, const char *device,
     }
 }
 
+/* Goes on as two processes, the first on CPU 0 and the second on CPU 1; the second ends with the first. */
+static void become_two(void) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    pid_t child = must(fork(), "fork");
+    CPU_SET(child ? 0 : 1, &cpus);
+    must(sched_setaffinity(0, sizeof cpus, &cpus), "sched_setaffinity");
+    if (!child) must(prctl(PR_SET_PDEATHSIG, SIGTERM), "prctl");
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: echo plain|single|joined|ring|qdisc|slow IP PORT SIZE [DEVICE|MICROS]\n");
+        fprintf(stderr, "usage: echo plain|pair|single|joined|ring|qdisc|slow IP PORT SIZE [DEVICE|MICROS]\n");
         return 2;
     }
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
@@ -269,6 +284,7 @@ int main(int argc, char **argv) {
     }
     const char *more = argc > 5 ? argv[5] : "";
     if (!strcmp(argv[1], "plain")) echo_plain(udp_socket(&address), size, 0);
+    else if (!strcmp(argv[1], "pair")) become_two(), echo_plain(udp_socket(&address), size, 0);
     else if (!strcmp(argv[1], "slow")) echo_plain(udp_socket(&address), size, atol(more));
     else if (!strcmp(argv[1], "joined")) echo_joined(udp_socket(&address), size);
     else if (!strcmp(argv[1], "ring")) echo_ring(&address, size, more, 1);

@@ -38,6 +38,8 @@ pub(crate) enum Server {
     EchoJoined,
     /// Packet ring in, packet socket out.
     EchoRing,
+    /// The echo by two processes, on two CPUs.
+    EchoPair,
     /// The echo with 50 us of work an answer: whoever cannot tell it from the others measures nothing.
     EchoSlow,
 }
@@ -86,6 +88,7 @@ impl Server {
             Server::Echo => "echo",
             Server::EchoJoined => "echo-joined",
             Server::EchoRing => "echo-ring",
+            Server::EchoPair => "echo-pair",
             Server::EchoSlow => "echo-slow",
         }
     }
@@ -105,6 +108,7 @@ impl Server {
             Server::Echo => "floor: echo",
             Server::EchoJoined => "floor: joined echo",
             Server::EchoRing => "floor: ring echo",
+            Server::EchoPair => "floor: two echoes",
             Server::EchoSlow => "echo slowed by 50 us",
         }
     }
@@ -116,7 +120,8 @@ impl Server {
 
     /// Whether it is a floor: a program that answers without looking anything up.
     pub(crate) fn is_floor(self) -> bool {
-        matches!(self, Server::Echo | Server::EchoJoined | Server::EchoRing | Server::EchoSlow)
+        use Server::{Echo, EchoJoined, EchoPair, EchoRing, EchoSlow};
+        matches!(self, Echo | EchoJoined | EchoRing | EchoPair | EchoSlow)
     }
 
     /// Why it does not take part in a case, if it does not.
@@ -247,11 +252,12 @@ impl Server {
                 command
             }
             floor => {
-                let mut command = net.server(&tools.echo.to_string_lossy());
+                let mut command = net.server_on(place.cpus, &tools.echo.to_string_lossy());
                 let size = place.answer_octets.to_string();
                 let (mode, more) = match floor {
                     Server::EchoJoined => ("joined", ""),
                     Server::EchoRing => ("ring", net::SERVER_DEVICE),
+                    Server::EchoPair => ("pair", ""),
                     Server::EchoSlow => ("slow", "50"),
                     _ => ("plain", ""),
                 };
@@ -299,7 +305,7 @@ pub(crate) struct Place<'a> {
     pub(crate) case: Case,
     /// Octets of a floor's answers.
     pub(crate) answer_octets: u32,
-    /// Where Weir, Knot and NSD run, and with how many workers Weir does; the others have one, and one CPU.
+    /// Where Weir, Knot, NSD and the floors run, and with how many workers Weir does; the others have one, and one CPU.
     pub(crate) cpus: &'a str,
     pub(crate) workers: &'a str,
     /// Further flags of `weir serve`.

@@ -1,5 +1,5 @@
 //! What an answer costs by each way in: sockets, with answers one by one and joined, and packet rings, beside the floors; and
-//! at a fixed rate what a second worker, and a packet fanout in waiting, add to it.
+//! at a fixed rate what a second worker, and a packet fanout in waiting, add to it, and what a second one adds to the floor.
 
 use std::fs;
 use std::time::Duration;
@@ -57,16 +57,38 @@ const WAYS: [Way; 6] = [
 /// Workers at a fixed rate.
 struct Crew {
     name: &'static str,
+    server: Server,
     cpus: &'static str,
     workers: &'static str,
     mode: &'static str,
 }
 
-const CREWS: [Crew; 4] = [
-    Crew { name: "one worker", cpus: "0", workers: "1", mode: "reuseport" },
-    Crew { name: "one worker, on the client's CPU", cpus: "1", workers: "1", mode: "reuseport" },
-    Crew { name: "two workers", cpus: "0-1", workers: "2", mode: "reuseport" },
-    Crew { name: "two workers, fanout in waiting", cpus: "0-1", workers: "2", mode: "auto" },
+const CREWS: [Crew; 7] = [
+    Crew { name: "one worker", server: Server::Weir, cpus: "0", workers: "1", mode: "reuseport" },
+    Crew {
+        name: "one worker, on the client's CPU",
+        server: Server::Weir,
+        cpus: "1",
+        workers: "1",
+        mode: "reuseport",
+    },
+    Crew { name: "two workers", server: Server::Weir, cpus: "0-1", workers: "2", mode: "reuseport" },
+    Crew {
+        name: "two workers, fanout in waiting",
+        server: Server::Weir,
+        cpus: "0-1",
+        workers: "2",
+        mode: "auto",
+    },
+    Crew { name: "floor: one echo", server: Server::Echo, cpus: "0", workers: "1", mode: "" },
+    Crew {
+        name: "floor: one echo, on the client's CPU",
+        server: Server::Echo,
+        cpus: "1",
+        workers: "1",
+        mode: "",
+    },
+    Crew { name: "floor: two echoes", server: Server::EchoPair, cpus: "0-1", workers: "2", mode: "" },
 ];
 
 pub(crate) fn run(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -82,7 +104,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> anyhow::Result<()> {
                 rounds.push(cpu_us);
             }
             for (crew, rounds) in CREWS.iter().zip(&mut fixed[number * CREWS.len()..]) {
-                rounds.push(at_fixed_rate(bench, case, crew).with_context(|| crew.name)?);
+                rounds.push(at_fixed_rate(bench, case, crew, octets).with_context(|| crew.name)?);
             }
         }
     }
@@ -98,10 +120,10 @@ fn cost(bench: &Bench<'_>, case: Case, way: &Way, answer_octets: u32) -> anyhow:
     Ok((cpu_us, counted.answer_octets.round() as u32))
 }
 
-fn at_fixed_rate(bench: &Bench<'_>, case: Case, crew: &Crew) -> anyhow::Result<f64> {
+fn at_fixed_rate(bench: &Bench<'_>, case: Case, crew: &Crew, answer_octets: u32) -> anyhow::Result<f64> {
     let flags = ingress(bench, crew.mode, true)?;
-    let place = (crew.cpus, crew.workers, flags, 0);
-    Ok(measure(bench, case, Server::Weir, place, Some(FIXED_RATE))?.1)
+    let place = (crew.cpus, crew.workers, flags, answer_octets);
+    Ok(measure(bench, case, crew.server, place, Some(FIXED_RATE))?.1)
 }
 
 /// Flags of `weir serve`.
