@@ -192,6 +192,15 @@ pub(crate) struct ZoneEntry {
     pub(crate) file: PathBuf,
 }
 
+/// What a new configuration changed in a server that runs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TakenOver {
+    /// The keys and sections that are in force from now on.
+    pub(crate) keys: Vec<&'static str>,
+    /// Whether answers from the same zones change.
+    pub(crate) shapes_answers: bool,
+}
+
 /// Reads a positive number, or the word `auto` as `None`.
 fn count_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroUsize>, D::Error> {
     #[derive(Deserialize)]
@@ -306,24 +315,27 @@ impl Config {
     }
 
     /// Takes over from `new` what needs no restart: where zones come from, what they are checked for, and what shapes
-    /// answers. Yields the keys of the last kind that were changed.
-    pub(crate) fn take_over(&mut self, new: &Config) -> Vec<&'static str> {
+    /// answers.
+    pub(crate) fn take_over(&mut self, new: &Config) -> TakenOver {
         fn take<T: Clone + PartialEq>(key: &'static str, to: &mut T, from: &T) -> Option<&'static str> {
             let changed = to != from;
             to.clone_from(from);
             changed.then_some(key)
         }
-        self.server.zones.clone_from(&new.server.zones);
-        self.zone.clone_from(&new.zone);
-        self.checks = new.checks;
-        let changed = [
+        let of_zones = [
+            take("server.zones", &mut self.server.zones, &new.server.zones),
+            take("zone", &mut self.zone, &new.zone),
+            take("checks", &mut self.checks, &new.checks),
+        ];
+        let of_answers = [
             take("server.version", &mut self.server.version, &new.server.version),
             take("server.hostname", &mut self.server.hostname, &new.server.hostname),
             take("answers", &mut self.answers, &new.answers),
             take("edns", &mut self.edns, &new.edns),
             take("cookies", &mut self.cookies, &new.cookies),
         ];
-        changed.into_iter().flatten().collect()
+        let shapes_answers = of_answers.iter().any(Option::is_some);
+        TakenOver { keys: of_zones.into_iter().chain(of_answers).flatten().collect(), shapes_answers }
     }
 
     /// Makes paths of the file relative to the folder that the file is in.
@@ -444,13 +456,15 @@ mod tests {
         let (mut running, mut new) = (Config::default(), Config::default());
         new.server.zones = Some(PathBuf::from("elsewhere"));
         new.checks.max_nsec3_iterations = 0;
-        assert!(running.take_over(&new).is_empty(), "answers of the same zones are the same");
+        let of_zones = TakenOver { keys: vec!["server.zones", "checks"], shapes_answers: false };
+        assert_eq!(running.take_over(&new), of_zones, "answers of the same zones are the same");
         assert_eq!(running, new);
         new.cookies.required = true;
         new.answers.rotate = true;
         new.tcp.idle_timeout = Span(Duration::from_secs(1));
-        assert_eq!(running.take_over(&new), ["answers", "cookies"]);
-        assert!(running.take_over(&new).is_empty(), "once");
+        let of_answers = TakenOver { keys: vec!["answers", "cookies"], shapes_answers: true };
+        assert_eq!(running.take_over(&new), of_answers);
+        assert_eq!(running.take_over(&new), TakenOver::default(), "once");
         assert_eq!(running.changed_until_restart(&new), ["tcp"]);
         assert_eq!(
             running.policy().tcp_keepalive,

@@ -7,7 +7,7 @@ use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
 use crate::cli::ServeArgs;
-use crate::config::Config;
+use crate::config::{Config, TakenOver};
 use crate::counters::Counters;
 use crate::library::{Library, Sources};
 use crate::responder::{Serving, SharedServing};
@@ -121,12 +121,12 @@ impl Reloader {
                 for key in self.config.changed_until_restart(&new) {
                     warn!("{key} was changed: it takes effect when weir is started anew");
                 }
-                let in_force = self.config.take_over(&new);
-                for key in &in_force {
-                    info!("{key} was changed: it is in force from now on");
+                let TakenOver { keys, shapes_answers } = self.config.take_over(&new);
+                if !keys.is_empty() {
+                    info!("changed and in force from now on: {}", keys.join(", "));
                 }
                 self.library.set_sources(Sources::of(&self.config));
-                Some(!in_force.is_empty())
+                Some(shapes_answers)
             }
             Err(mistakes) => {
                 for mistake in mistakes {

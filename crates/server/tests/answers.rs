@@ -104,7 +104,7 @@ fn cookie_secrets_are_exchanged_without_a_restart_and_without_a_query_lost() {
     let exchange_for = |secrets: &[&str]| {
         write(secrets);
         let log = server.reload();
-        assert!(log.contains("cookies was changed: it is in force") && !log.contains("445536"), "{log}");
+        assert!(log.contains("in force from now on: cookies") && !log.contains("445536"), "{log}");
     };
 
     let old = option(&ask(&[7; 8]), COOKIE).unwrap();
@@ -139,11 +139,25 @@ fn settings_of_answers_are_in_force_after_a_reload() {
     assert!(option(&ask(), NSID).is_none() && ask().authority.is_empty());
     let new = format!("{text}[edns]\nnsid = \"ams-1\"\n[answers]\nminimal = false\n");
     fs::write(place.path().join("weir.toml"), &new).unwrap();
-    server.reload();
+    let log = server.reload();
+    assert!(log.contains("in force from now on: answers, edns\""), "{log}");
     assert_eq!(option(&ask(), NSID).as_deref(), Some(&b"ams-1"[..]));
     assert!(!ask().authority.is_empty(), "full answers name the servers");
     fs::write(place.path().join("weir.toml"), format!("{text}[edns]\nnsid = 7\n")).unwrap();
     server.reload();
     assert!(option(&ask(), NSID).is_some(), "a bad configuration changes nothing");
+    server.stop();
+}
+
+#[test]
+fn a_reload_names_what_it_took_over_though_no_answer_changes_by_it() {
+    let place = folder();
+    let text = "[server]\nzones = \".\"\n";
+    let server = serve(place.path(), text);
+    fs::write(place.path().join("weir.toml"), format!("{text}[checks]\nmax_nsec3_iterations = 9\n")).unwrap();
+    let log = server.reload();
+    assert!(log.contains("in force from now on: checks\""), "{log}");
+    let log = server.reload();
+    assert!(!log.contains("in force"), "nothing was changed: {log}");
     server.stop();
 }
