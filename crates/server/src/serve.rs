@@ -35,6 +35,12 @@ use crate::{http, listen, log, tcp};
 
 /// Files that are no TCP connections: sockets, zone files under way, metrics clients, what the runtime needs.
 const FILES_BESIDE_CONNECTIONS: u64 = 256;
+/// Fewest files with which a server starts: for two workers with an address they suffice.
+const LEAST_FILES: u64 = 64;
+/// Fewer TCP connections than this are worth a warning: a few clients that are slow take them all.
+const FEW_CONNECTIONS: u64 = 100;
+/// How the limit on open files is raised.
+const ALLOW_MORE_FILES: &str = "(`ulimit -n`, LimitNOFILE= of the unit, `--ulimit nofile=` of the container)";
 /// Most TCP connections when nobody says: at some 10 KiB of kernel and server memory each about 200 MB.
 const MAX_CONNECTIONS_BY_DEFAULT: u64 = 20_000;
 /// How long TCP connections may take to get their last answers.
@@ -48,12 +54,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     privilege::ignore_file_size_limit();
     end_on_panic();
     take_up_rights();
+    // First of all: catching signals takes files, and tokio panics when it finds none for that.
+    let n_files = open_files()?;
     let before_rights_drop = runtime_without_threads()?;
     let mut signals = Signals::catch(&before_rights_drop)?;
-    let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
-        warn!("the limit on open files cannot be raised: {error}");
-        1024
-    });
     let cpus = worker_cpus(&config)?;
     let opened = match args.shared_socket {
         true => listen::open_shared(&config, &cpus)?,
@@ -128,6 +132,21 @@ fn end_on_panic() {
         log::finish();
         std::process::abort();
     }));
+}
+
+/// The limit on open files, as high as it can be had.
+fn open_files() -> Result<u64, Failure> {
+    let n_files = privilege::raise_open_files().unwrap_or_else(|error| {
+        warn!("the limit on open files cannot be raised: {error}");
+        1024
+    });
+    if n_files < LEAST_FILES {
+        return Err(Failure::new(format!(
+            "{n_files} open files are too few for a server; allow {LEAST_FILES} at the least, and one for each TCP \
+             connection {ALLOW_MORE_FILES}"
+        )));
+    }
+    Ok(n_files)
 }
 
 /// Loads all zones; `None` when the server was told to end before that was done.
@@ -245,6 +264,11 @@ fn tcp_limits(config: &Config, n_files: u64) -> tcp::Limits {
     let most = asked.unwrap_or(MAX_CONNECTIONS_BY_DEFAULT).min(possible);
     if let Some(asked) = asked.filter(|asked| *asked > most) {
         warn!("tcp.max_connections = {asked} is more than the limit on open files allows: {most} it is");
+    } else if most == possible && possible < FEW_CONNECTIONS {
+        warn!(
+            "the limit of {n_files} open files leaves room for {} only; raise it {ALLOW_MORE_FILES}",
+            count(usize::try_from(most).unwrap_or(usize::MAX), "TCP connection")
+        );
     }
     tcp::Limits {
         idle_timeout: config.tcp.idle_timeout.0,
@@ -384,6 +408,7 @@ impl Shared {
     ) -> Result<(), Failure> {
         self.runtime.block_on(async {
             tokio::spawn(reloader.reload_on(signals.hang_up));
+            tokio::spawn(signals.unused.tell());
             tokio::select! {
                 signal = signals.end.next() => {
                     info!("{signal}: answering what is in flight");
@@ -420,6 +445,7 @@ impl Shared {
 struct Signals {
     end: EndSignals,
     hang_up: Signal,
+    unused: UnusedSignals,
 }
 
 /// The signals that ask for the end.
@@ -428,13 +454,27 @@ struct EndSignals {
     interrupt: Signal,
 }
 
+/// Signals that others reread or rotate logs by. Uncaught they would end the process, which no slip of a script should.
+struct UnusedSignals {
+    user_1: Signal,
+    user_2: Signal,
+}
+
+/// Lines about them.
+static UNUSED_SIGNALS: log::Seldom = log::Seldom::new();
+
 impl Signals {
     fn catch(runtime: &Runtime) -> Result<Signals, Failure> {
         let _in_runtime = runtime.enter();
         let catch =
             |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be received: {error}")));
         let (terminate, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
-        Ok(Signals { end: EndSignals { terminate, interrupt }, hang_up: catch(SignalKind::hangup())? })
+        let (user_1, user_2) = (catch(SignalKind::user_defined1())?, catch(SignalKind::user_defined2())?);
+        Ok(Signals {
+            end: EndSignals { terminate, interrupt },
+            hang_up: catch(SignalKind::hangup())?,
+            unused: UnusedSignals { user_1, user_2 },
+        })
     }
 }
 
@@ -444,6 +484,24 @@ impl EndSignals {
         tokio::select! {
             _ = self.terminate.recv() => "TERM",
             _ = self.interrupt.recv() => "INT",
+        }
+    }
+}
+
+impl UnusedSignals {
+    /// Says of each that it does nothing, at most once a minute.
+    async fn tell(mut self) {
+        loop {
+            let name = tokio::select! {
+                Some(()) = self.user_1.recv() => "USR1",
+                Some(()) = self.user_2.recv() => "USR2",
+                else => return,
+            };
+            if UNUSED_SIGNALS.is_due() {
+                warn!(
+                    "{name} does nothing here: HUP rereads the configuration and changed zones, TERM ends the server"
+                );
+            }
         }
     }
 }

@@ -256,6 +256,43 @@ fn term_and_int_end_the_server_with_exit_code_0_whoever_is_connected() {
 }
 
 #[test]
+fn signals_that_other_servers_know_end_nothing_and_are_told_of() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let server = Server::serve(zones.path(), &[]);
+    server.process.signal("USR1");
+    server.process.wait_for_line(0, |line| line.contains("USR1 does nothing here"));
+    server.process.signal("USR2");
+    assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 1]);
+    server.stop();
+}
+
+#[test]
+fn a_limit_on_open_files_that_is_too_low_is_told_before_anything_is_opened() {
+    let zones = folder();
+    write_zone(zones.path(), "example.com", &zone(1, "192.0.2.1"));
+    let limited = |n_files: u32| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {n_files}; exec \"$0\" \"$@\"")]).arg(weir().get_program());
+        command.args(["serve", "--workers", "1", "--zones"]).arg(zones.path());
+        command
+    };
+    for n_files in [6, 63] {
+        let refused =
+            limited(n_files).args(["--listen", "127.0.0.1:0", "--metrics", "off"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("{n_files} open files are too few for a server")), "{said}");
+    }
+    let server = Server::serve_command(limited(64), &[]);
+    assert_eq!(address(&server.ask_tcp("host.example.com", A)), [192, 0, 2, 1]);
+    server
+        .process
+        .wait_for_line(0, |line| line.contains("64 open files leaves room for 1 TCP connection only"));
+    server.stop();
+}
+
+#[test]
 fn nothing_to_serve_ends_with_exit_code_1() {
     let empty = folder();
     let missing = empty.path().join("missing");
