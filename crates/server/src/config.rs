@@ -26,6 +26,8 @@ use crate::cli::ServeArgs;
 
 /// The file that is read when neither a file nor a zone directory was named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
+/// The shortest time that a TCP client is given: less is a typing error, or means that TCP is not wanted.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// The directory that is served when there is no file either.
 const DEFAULT_ZONES: &str = "zones";
 
@@ -133,8 +135,10 @@ impl Default for Cache {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Tcp {
     /// How long a connection may stay without a query.
+    #[serde(deserialize_with = "timeout")]
     pub(crate) idle_timeout: Span,
     /// How long a client may take to accept an answer.
+    #[serde(deserialize_with = "timeout")]
     pub(crate) write_timeout: Span,
     /// Most connections at once; `None` is derived from the limit on open files.
     #[serde(deserialize_with = "count_or_auto")]
@@ -223,6 +227,15 @@ fn workers_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
         return Err(de::Error::custom(format!("write a number from 1 to {MAX_WORKERS}, or \"auto\"")));
     }
     Ok(count)
+}
+
+/// Reads a time that clients are given: with none at all, only those of the same host would ever be in time.
+fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    let span = Span::deserialize(deserializer)?;
+    if span.0 < LEAST_TIMEOUT {
+        return Err(de::Error::custom(format!("write a time of at least \"{}\"", Span(LEAST_TIMEOUT))));
+    }
+    Ok(span)
 }
 
 /// Reads a number of iterations, of which NSEC3 has 16 bits (RFC 5155 section 3.1.3).

@@ -242,6 +242,23 @@ fn a_variable_that_is_empty_counts_as_not_set() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_a_file_of_secrets_is_not_waited_for() {
+    let place = folder();
+    write_zone(place.path(), "good.test", &zone(5, "192.0.2.1"));
+    let pipe = place.path().join("secrets");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = place.path().join("weir.toml");
+    fs::write(&config, "[server]\nzones = \".\"\n[cookies]\nsecrets_file = \"secrets\"\n").unwrap();
+    let ran = run(weir().arg("checkconf").arg(&config));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("secrets: cannot be read: this is a pipe, socket or device"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn the_report_of_checkconf_is_json_when_the_environment_says_so() {
     let place = folder();
     write_zone(place.path(), "good.test", &zone(5, "192.0.2.1"));

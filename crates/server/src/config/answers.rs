@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, de};
 use tracing::warn;
 use weir_authority::{CookieKeys, CookieSecret, Policy};
 
-use super::values::from_text;
+use super::read::read_text;
+use super::values::{Example, from_text};
 use super::{Config, Mistake};
 
 /// Most octets of a server's identity: what answers keep room for.
@@ -109,7 +110,7 @@ impl Cookies {
             place: line.map(|line| (line, 1)),
             message,
         };
-        let text = match (read_short(path), running) {
+        let text = match (read_text(path, MAX_SECRETS_FILE_OCTETS), running) {
             (Ok(text), _) => text,
             (Err(error), Some(running))
                 if error.kind() == ErrorKind::PermissionDenied
@@ -164,6 +165,10 @@ impl FromStr for Secret {
     }
 }
 
+impl Example for Secret {
+    const EXAMPLE: &'static str = "00112233445566778899aabbccddeeff";
+}
+
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer)
@@ -191,6 +196,10 @@ impl FromStr for Nsid {
     }
 }
 
+impl Example for Nsid {
+    const EXAMPLE: &'static str = "ams-1";
+}
+
 impl<'de> Deserialize<'de> for Nsid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer)
@@ -210,6 +219,10 @@ impl FromStr for ServerText {
             n => Err(format!("the text has {n} octets; {MAX_TEXT_OCTETS} fit into an answer")),
         }
     }
+}
+
+impl Example for ServerText {
+    const EXAMPLE: &'static str = "ns1.example.com";
 }
 
 impl<'de> Deserialize<'de> for ServerText {
@@ -264,12 +277,6 @@ fn octets_of_hex(text: &str) -> Option<Vec<u8>> {
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
-fn read_short(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_SECRETS_FILE_OCTETS).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 /// Reads secrets: the one in use, and another while they are exchanged.
 fn at_most_two<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
     let secrets = Vec::<Secret>::deserialize(deserializer)?;
@@ -290,6 +297,7 @@ fn payload_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn config(text: &str) -> Result<Config, Vec<String>> {
         let as_text = |mistakes: Vec<Mistake>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -14,7 +14,7 @@ use serde::de::IntoDeserializer;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Config;
+use super::{Config, Octets};
 
 /// Most mistakes that are reported of one file; past that it is not a configuration.
 const MAX_MISTAKES: usize = 100;
@@ -59,7 +59,7 @@ pub(super) fn read_again(path: &Path, running: Option<&Config>) -> Result<Config
 
 /// The text of the regular file at `path`, which has at most `max_octets`: a pipe would be waited for, and a device
 /// may have no end.
-fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
+pub(super) fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     // Looked at before it is opened: opening a pipe would wait as well.
     let kind = std::fs::metadata(path)?.file_type();
@@ -70,7 +70,7 @@ fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(max_octets + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_octets {
-        return refuse(format!("it has more than {} MiB, which no configuration has", max_octets >> 20));
+        return refuse(format!("it has more than {}, which no such file has", Octets(max_octets)));
     }
     Ok(text)
 }
@@ -133,9 +133,18 @@ fn place_of(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// serde's message, with the nearest known word where an unknown one was met.
+/// serde's message in the words of TOML, with the nearest known word where an unknown one was met.
 fn with_suggestion(message: &str) -> String {
     let message = one_line(message);
+    // Without brackets, or with one where two are needed: `listen = "..."`, `[zone]`.
+    if message.starts_with("invalid type: ") && message.ends_with(", expected a sequence") {
+        return match message.starts_with("invalid type: map") {
+            true => "several are possible: write [[zone]] with two brackets on each side".to_owned(),
+            false => {
+                "several are possible: write a list in brackets, such as [\"one\", \"another\"]".to_owned()
+            }
+        };
+    }
     let Some((problem, expected)) = message.split_once(", expected") else { return message };
     let mut quoted = problem.split('`').skip(1).step_by(2);
     let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
@@ -215,6 +224,23 @@ mod tests {
     fn a_file_that_is_not_toml_is_reported_where_it_breaks() {
         let found = mistakes("[server]\nlisten = [\n");
         assert!(found[0].starts_with("weir.toml:2:") || found[0].starts_with("weir.toml:3:"), "{found:?}");
+    }
+
+    #[test]
+    fn a_value_without_quotes_or_brackets_is_answered_with_how_to_write_it() {
+        for (text, says) in [
+            (
+                "[cache]\nsize = 64",
+                "2:8: invalid type: integer `64`, expected text in quotes, such as \"64 MiB\"",
+            ),
+            ("[tcp]\nidle_timeout = 10", "expected text in quotes, such as \"10s\""),
+            ("[server]\nlisten = \"127.0.0.1\"", "2:10: several are possible: write a list in brackets"),
+            ("[zone]\nname = \"a\"\nfile = \"a\"", "write [[zone]] with two brackets"),
+            ("[tcp]\nwrite_timeout = \"0s\"", "2:17: write a time of at least \"1ms\""),
+        ] {
+            let found = mistakes(text);
+            assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
+        }
     }
 
     #[test]

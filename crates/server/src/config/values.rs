@@ -4,7 +4,8 @@
 //! a key. Each type is read by `FromStr`; serde and clap both go through it and therefore accept the same words.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,19 +18,42 @@ use super::ingress::{AnswerWay, IngressMode, Steer, Switch};
 /// The port of DNS (RFC 1035 section 4.2.1).
 pub(crate) const DNS_PORT: u16 = 53;
 
+/// A value that is written as text, and how that looks: for whoever wrote a number, or forgot the quotes.
+pub(super) trait Example {
+    /// A value as it is written, without its quotes.
+    const EXAMPLE: &'static str;
+}
+
 /// Reads a value from a TOML string by its `FromStr`.
 pub(super) fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
-    T: FromStr<Err = String>,
+    T: FromStr<Err = String> + Example,
     D: Deserializer<'de>,
 {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(de::Error::custom)
+    struct Text<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err = String> + Example> de::Visitor<'_> for Text<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "text in quotes, such as \"{}\"", T::EXAMPLE)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_str(Text(PhantomData))
 }
 
 macro_rules! deserialize_from_text {
-    ($($of:ty),+) => {
-        $(impl<'de> Deserialize<'de> for $of {
+    ($($of:ty: $example:literal),+) => {
+        $(impl Example for $of {
+            const EXAMPLE: &'static str = $example;
+        }
+
+        impl<'de> Deserialize<'de> for $of {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 from_text(deserializer)
             }
@@ -59,17 +83,17 @@ impl FromStr for Workers {
 }
 
 deserialize_from_text!(
-    Octets,
-    Span,
-    ListenAddress,
-    MetricsAddress,
-    User,
-    IngressMode,
-    Steer,
-    Switch,
-    AnswerWay,
-    LogFormat,
-    ZoneName
+    Octets: "64 MiB",
+    Span: "10s",
+    ListenAddress: "192.0.2.53:53",
+    MetricsAddress: "127.0.0.1:9153",
+    User: "65532:65532",
+    IngressMode: "auto",
+    Steer: "hash",
+    Switch: "on",
+    AnswerWay: "link",
+    LogFormat: "text",
+    ZoneName: "example.com"
 );
 
 /// A number of octets: `64 MiB`, `512 KiB`, `1 GiB`, `4096`, `0`.
@@ -158,16 +182,26 @@ fn split_unit(text: &str) -> (&str, &str) {
 pub(crate) struct ListenAddress(pub(crate) SocketAddr);
 
 impl ListenAddress {
-    /// Takes any address but IPv4 in the form of IPv6, which the sockets, being for IPv6 alone, cannot have.
+    /// Takes any address that a host can have, but IPv4 in the form of IPv6: sockets for IPv6 are for that alone.
     fn of(address: SocketAddr) -> Result<ListenAddress, String> {
         match address {
             SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
                 let plain = SocketAddr::new(v6.ip().to_canonical(), v6.port());
                 Err(format!("`{address}` is an IPv4 address in the form of IPv6; write {plain}"))
             }
+            _ if is_of_many(address.ip()) => Err(of_many(&address)),
             _ => Ok(ListenAddress(address)),
         }
     }
+}
+
+/// Whether an address is that of a group: a socket can be bound to it, and no answer can come from it.
+fn is_of_many(ip: IpAddr) -> bool {
+    ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+fn of_many(address: &SocketAddr) -> String {
+    format!("`{address}` is the address of a group; write one of this host's, or 0.0.0.0 or [::] for all")
 }
 
 impl FromStr for ListenAddress {
@@ -207,10 +241,13 @@ impl FromStr for MetricsAddress {
         if text.trim() == "off" {
             return Ok(MetricsAddress(None));
         }
-        let address = text.trim().parse();
-        address.map(|address| MetricsAddress(Some(address))).map_err(|_| {
-            format!("`{text}` is not an address with a port; write it like 127.0.0.1:9153, or `off`")
-        })
+        match text.trim().parse::<SocketAddr>() {
+            Ok(address) if is_of_many(address.ip()) => Err(of_many(&address)),
+            Ok(address) => Ok(MetricsAddress(Some(address))),
+            Err(_) => {
+                Err(format!("`{text}` is not an address with a port; write it like 127.0.0.1:9153, or `off`"))
+            }
+        }
     }
 }
 
@@ -358,9 +395,13 @@ mod tests {
             ":53",
             "[::ffff:127.0.0.1]:53",
             "::ffff:7f00:1",
+            "224.0.0.1:53",
+            "255.255.255.255",
+            "[ff02::1]:53",
         ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
+        assert!("224.0.0.1:9153".parse::<MetricsAddress>().is_err());
     }
 
     #[test]
