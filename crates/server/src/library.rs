@@ -137,7 +137,8 @@ fn cannot_read(directory: &Path, error: &io::Error) -> String {
             "make {} readable for the user that weir runs as (server.user; 65532 when started as root)",
             access::barrier(directory).display()
         ),
-        _ => "it has to be a directory of zone files".to_owned(),
+        io::ErrorKind::NotADirectory => "it has to be a directory of zone files".to_owned(),
+        _ => "it cannot be searched for zone files".to_owned(),
     };
     format!("{}: {error}; {advice}", directory.display())
 }

@@ -61,7 +61,12 @@ impl Reader<'_> {
             return Err(scanner.wrong("generate", "$GENERATE needs a range such as 1-100"));
         };
         let Some(range) = range_of(token.text).filter(|_| token.form == Form::Plain) else {
-            let message = format!("{} is not a range: write START-STOP or START-STOP/STEP", shown(token));
+            let message = format!(
+                "{} is not a range: write START-STOP or START-STOP/STEP, with START no larger than STOP, and STOP no \
+                 larger than {}",
+                shown(token),
+                i32::MAX
+            );
             return Err(scanner.wrong("generate", message));
         };
         let n_records = (range.stop - range.start) / range.step + 1;
