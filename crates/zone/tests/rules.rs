@@ -136,6 +136,45 @@ fn a_zone_that_was_signed_whole_has_nothing_against_it() {
     assert_eq!(findings_of("example.net.", &text), [""; 0]);
 }
 
+/// A zone with the four NSEC3 records that it needs, in the order of their hashes: those of example, sub.ent.example,
+/// ns.example and ent.example.
+fn with_nsec3(records: [(&str, &str, &str); 4], flags: u8) -> Vec<String> {
+    let mut text = String::from(
+        "$TTL 300\n@ SOA ns m 1 2 3 4 300\n@ NS ns\n@ NSEC3PARAM 1 0 0 -\nns A 192.0.2.1\nsub.ent NS ns\n",
+    );
+    for (owner, next, types) in records.iter().filter(|(owner, ..)| !owner.is_empty()) {
+        text += &format!("{owner} NSEC3 1 {flags} 0 - {next} {types}\n");
+    }
+    findings_of("example.", text.as_bytes())
+}
+
+#[test]
+fn a_chain_of_nsec3_records_names_all_that_it_must_and_their_types() {
+    const APEX: &str = "3msev9usmd4br9s97v51r2tdvmr9iqo1";
+    const SUB: &str = "busrfk7poha0gihuu51jup0ggrimtoqm";
+    const NS: &str = "kncb8asp44gj31sjvi5s29d8q49gb30r";
+    const ENT: &str = "n3mivjm8dklobh7r7f4rd46cg6f4stom";
+    let apex = (APEX, SUB, "NS SOA NSEC3PARAM");
+    let (sub, ns, ent) = ((SUB, NS, "NS"), (NS, ENT, "A"), (ENT, APEX, ""));
+    let (left_out, is_other) = (("", "", ""), "its types are others");
+    assert_eq!(with_nsec3([apex, sub, ns, ent], 0), [""; 0]);
+    for (records, flags, expected) in [
+        ([apex, sub, (NS, ENT, "A TXT"), ent], 0, &["ns.example. NSEC3", is_other][..]),
+        ([apex, sub, ns, (ENT, APEX, "A")], 0, &["ent.example. NSEC3", is_other]),
+        ([apex, (SUB, NS, "NS DS RRSIG"), ns, ent], 1, &["sub.ent.example. NSEC3", is_other]),
+        ([apex, (SUB, APEX, "NS"), ns, ent], 0, &["the next hash is another"]),
+        ([apex, sub, (NS, APEX, "A"), left_out], 0, &["ent.example. NSEC3", "it has none"]),
+        // Delegations without DS records may opt out, and with them what only leads to them; nothing else may.
+        ([(APEX, NS, apex.2), left_out, (NS, APEX, "A"), left_out], 1, &[]),
+        ([apex, (SUB, ENT, "NS"), left_out, ent], 1, &["ns.example. NSEC3", "it has none"]),
+    ] {
+        let found = with_nsec3(records, flags);
+        let n_expected = usize::from(!expected.is_empty());
+        let is_right = found.iter().all(|finding| expected.iter().all(|part| finding.contains(part)));
+        assert!(found.len() == n_expected && is_right, "{expected:?}: {found:?}");
+    }
+}
+
 /// RFC 8976 appendix A.1.
 const WITH_DIGEST: &str = "\
 example. 86400 IN SOA ns1 admin 2018031900 1800 900 604800 86400

@@ -128,14 +128,31 @@ fn nsec3_chain(chain: &Nsec3Chain, report: &mut Report<'_>) {
             report.push(Rule::NsecChain, node, Rtype::NSEC3, "the next hash is another");
         }
     }
-    if opts_out {
-        return;
-    }
     for node in zone.nodes().filter(|node| !is_occluded(node) && node.rrset(Rtype::NSEC3).is_none()) {
-        if chain.matching(zone, &node).is_none() {
-            report.push(Rule::NsecChain, node, Rtype::NSEC3, "it has none");
+        match chain.matching(zone, &node) {
+            Some(nsec3) if !types_of(nsec3).is_none_or(|bitmap| has_types(node, bitmap, false)) => {
+                report.push(Rule::NsecChain, node, Rtype::NSEC3, "its types are others");
+            }
+            None if !opts_out || owns_signed_data(node) => {
+                report.push(Rule::NsecChain, node, Rtype::NSEC3, "it has none");
+            }
+            _ => {}
         }
     }
+}
+
+/// The set of types of an NSEC3 record, behind its parameters and the next hash.
+fn types_of(nsec3: Node<'_>) -> Option<&[u8]> {
+    let record = nsec3.rrset(Rtype::NSEC3)?.records.iter().next()?;
+    let (_, rest) = Parameters::split(record.rdata)?;
+    let (&hash_len, rest) = rest.split_first()?;
+    rest.get(usize::from(hash_len)..)
+}
+
+/// Whether a name has to have an NSEC3 record also where others opt out (RFC 5155 section 7.1): those may that are
+/// delegations without DS records, and empty non-terminals that only lead to such.
+fn owns_signed_data(node: Node<'_>) -> bool {
+    if node.is_delegation() { node.rrset(Rtype::DS).is_some() } else { !node.is_empty_non_terminal() }
 }
 
 /// RFC 9077 section 3: proofs live no longer than the lesser of the SOA record's TTL and MINIMUM.
