@@ -125,6 +125,35 @@ fn a_text_is_one_string_of_any_length() {
 }
 
 #[test]
+fn values_that_servers_read_differently_are_read_as_the_manual_says() {
+    let rrsig = |end: &str| format!("RRSIG A 13 2 3600 {end} 20250101000000 1 example. AAAA");
+    for (text, printed) in [
+        (
+            "SVCB 1 . no-default-alpn= alpn=h2 key65280=",
+            Some("SVCB 1 . alpn=\"h2\" no-default-alpn key65280"),
+        ),
+        ("SVCB 1 . port=5\\051 ipv4hint=192.0.2.\\049", Some("SVCB 1 . port=53 ipv4hint=192.0.2.1")),
+        ("SVCB 1 . key65535=a", None),
+        ("SVCB 1 . dohpath=/q", None),
+        ("LOC 1 2 3. N 4 E 1m", None),
+        ("LOC 1 2 3 n 4 e 1m", Some("LOC 1 2 3.000 N 4 0 0.000 E 1.00m 1.00m 10000.00m 10.00m")),
+        ("LOC 90 N 180 W 0", Some("LOC 90 0 0.000 N 180 0 0.000 W 0.00m 1.00m 10000.00m 10.00m")),
+        ("LOC 90 0 0.001 N 0 E 0", None),
+        ("LOC 0 N 180 0 0.001 E 0", None),
+        (&rrsig("21060207062815"), Some(&rrsig("21060207062815"))),
+        (&rrsig("21060207062816"), None),
+        ("NSEC b", Some("NSEC b.example.")),
+        ("CAA 0 \"issue\" a", Some("CAA 0 issue \"a\"")),
+        ("URI 1 1 a:b", Some("URI 1 1 \"a:b\"")),
+    ] {
+        let (lines, found) = read_text(format!("a 1 {text}\n").as_bytes());
+        let expected: Vec<String> = printed.iter().map(|data| format!("a.example. 1 {data}")).collect();
+        assert_eq!(lines, expected, "{text}");
+        assert_eq!(found.is_empty(), printed.is_some(), "{text}: {found:?}");
+    }
+}
+
+#[test]
 fn strings_of_0_and_255_octets_fit_and_one_of_256_does_not() {
     let longest = "x".repeat(255);
     let line = format!("a 1 TXT \"\" {longest} \"{longest}\"\n");
