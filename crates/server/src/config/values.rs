@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -189,11 +189,23 @@ impl ListenAddress {
                 let plain = SocketAddr::new(v6.ip().to_canonical(), v6.port());
                 Err(format!("`{address}` is an IPv4 address in the form of IPv6; write {plain}"))
             }
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+                Err(format!("`{address}` is {LINK_LOCAL}"))
+            }
             _ if is_of_many(address.ip()) => Err(of_many(&address)),
             _ => Ok(ListenAddress(address)),
         }
     }
 }
+
+/// Whether `text` starts with an address of a link, whatever follows a percent sign.
+fn is_of_link(text: &str) -> bool {
+    let (ip, _) = text.trim_start_matches('[').split_once('%').unwrap_or_default();
+    ip.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local())
+}
+
+/// What is missing of an address that each link may have for itself (RFC 4007 section 11).
+const LINK_LOCAL: &str = "an address of a link: write its interface's number behind it, such as [fe80::1%2]:53; `ip link` shows the numbers";
 
 /// Whether an address is that of a group: a socket can be bound to it, and no answer can come from it.
 fn is_of_many(ip: IpAddr) -> bool {
@@ -219,6 +231,7 @@ impl FromStr for ListenAddress {
         let ip = ip.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         match (ip, port) {
             (Some(ip), Some(port)) => ListenAddress::of(SocketAddr::new(ip, port)),
+            _ if is_of_link(text) => Err(format!("`{text}` is {LINK_LOCAL}")),
             _ => Err(format!("`{text}` is not an address; write ip:port, [v6]:port or ip@port")),
         }
     }
@@ -402,6 +415,10 @@ mod tests {
             assert!(address(wrong).is_err(), "{wrong}");
         }
         assert!("224.0.0.1:9153".parse::<MetricsAddress>().is_err());
+        assert_eq!(address("[fe80::1%2]:5300").as_deref(), Ok("[fe80::1%2]:5300"));
+        for wrong in ["[fe80::1]:53", "fe80::1", "fe80::1%eth0", "[fe80::1%eth0]:53"] {
+            assert!(address(wrong).is_err_and(|error| error.contains("its interface's number")), "{wrong}");
+        }
     }
 
     #[test]
