@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_wire::name::{FoldedArc, FoldedBuf, Name, NameBuf, NameTextError};
+use weir_wire::rdata::encoding::hex_digit;
 
 /// What a zone file's name ends in.
 const EXTENSION: &str = ".zone";
@@ -84,8 +85,12 @@ fn unpercent(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&octet, after)) = rest.split_first() {
-        let digits = after.split_at_checked(2).and_then(|(digits, _)| std::str::from_utf8(digits).ok());
-        let value = digits.filter(|_| octet == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let value = match after {
+            [high, low, ..] if octet == b'%' => {
+                hex_digit(*high).zip(hex_digit(*low)).map(|(high, low)| high << 4 | low)
+            }
+            _ => None,
+        };
         match value {
             Some(value) => {
                 out.extend_from_slice(format!("\\{value:03}").as_bytes());
@@ -272,7 +277,9 @@ mod tests {
         for name in ["0%2F26.example.zone", "0%2f26.example.zone", "0\\04726.example.zone"] {
             assert_eq!(origin_of(name).unwrap().unwrap().to_string(), "0/26.example.");
         }
-        assert_eq!(origin_of("100%.zone").unwrap().unwrap().to_string(), "100%.");
+        for name in ["100%", "100%2", "100%+2", "100%2g"] {
+            assert_eq!(origin_of(&format!("{name}.zone")).unwrap().unwrap().to_string(), format!("{name}."));
+        }
     }
 
     #[test]

@@ -341,10 +341,11 @@ fn includes_are_relative_to_their_file_and_restore_origin_and_owner() {
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     write(
         "main",
-        "$TTL 1\na A 192.0.2.1\n$INCLUDE sub/one in\n  TXT after\nb A 192.0.2.2\n$INCLUDE \"sub/two\"\nc A 192.0.2.4\n",
+        "$TTL 1\na A 192.0.2.1\n$INCLUDE sub/one in\n  TXT after\nb A 192.0.2.2\n$INCLUDE \"sub/two\"\nc A 192.0.2.4\n$INCLUDE sub/three\n",
     );
     write("sub/one", "x A 192.0.2.9\n$ORIGIN deep\n$INCLUDE two\n");
     write("sub/two", "$TTL 2\ny A 192.0.2.3\n");
+    write("sub/three", "  TXT first\n");
     let (lines, found) = read_source(Source::Path(&folder.path().join("main")), BLOCK_LEN);
     assert_eq!(found, [""; 0]);
     assert_eq!(
@@ -357,6 +358,7 @@ fn includes_are_relative_to_their_file_and_restore_origin_and_owner() {
             "b.example. 2 A 192.0.2.2",
             "y.example. 2 A 192.0.2.3",
             "c.example. 2 A 192.0.2.4",
+            "c.example. 2 TXT \"first\"",
         ]
     );
 }
