@@ -5,7 +5,8 @@
  *   echo single IP PORT SIZE        recvfrom, sendto: a call a datagram
  *   echo joined IP PORT SIZE        the same, with answers to one peer joined by UDP_SEGMENT
  *   echo ring   IP PORT SIZE DEV    packet ring (TPACKET_V2) in, sendmmsg on a packet socket past the qdisc out
- *   echo qdisc  IP PORT SIZE DEV    the same through the qdisc
+ *   echo nap    IP PORT SIZE DEV    the same with small slots and a nap of 50 us once the ring is empty: the cheapest of all
+ *   echo qdisc  IP PORT SIZE DEV    as ring, through the qdisc
  *   echo slow   IP PORT SIZE MICROS plain, and busy for so long before each answer: something to tell apart
  *
  * Nothing is looked up: what is above this is the name server's own work. Built by benchmarks/run with gcc -O2. */
@@ -221,7 +222,13 @@ static int turn_frame(uint8_t *frame, int n_query, int size) {
     return 42 + size;
 }
 
-static void echo_ring(struct sockaddr_in *address, int size, const char *device, int bypass) {
+#define RING (1 << 23)
+
+/* Frames gather while the reader naps, so that waking up and sending are paid for more of them at a time; small slots stay in
+ * the cache. A query longer than a slot would be cut: these have some 80 octets. */
+static void echo_ring(struct sockaddr_in *address, int size, const char *device, int bypass, int naps) {
+    unsigned slot_octets = naps ? 512 : 2048, n_slots = RING / slot_octets;
+    if (naps) prctl(PR_SET_TIMERSLACK, 1000);
     hold_port(udp_socket(address));
     int fd = must(socket(AF_PACKET, SOCK_RAW, 0), "socket AF_PACKET");
     int version = TPACKET_V2, one = 1;
@@ -229,9 +236,9 @@ static void echo_ring(struct sockaddr_in *address, int size, const char *device,
     set(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof bypass, "PACKET_QDISC_BYPASS");
     set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one, "PACKET_IGNORE_OUTGOING");
     take_only(fd, ntohs(address->sin_port));
-    struct tpacket_req request = {.tp_block_size = 1 << 18, .tp_block_nr = 32, .tp_frame_size = 2048, .tp_frame_nr = 4096};
+    struct tpacket_req request = {.tp_block_size = 1 << 18, .tp_block_nr = RING >> 18, .tp_frame_size = slot_octets, .tp_frame_nr = n_slots};
     set(fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request, "PACKET_RX_RING");
-    uint8_t *ring = mmap(NULL, 1 << 23, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint8_t *ring = mmap(NULL, RING, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED) die("mmap");
     struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP), .sll_ifindex = if_nametoindex(device)};
     must(bind(fd, (struct sockaddr *)&link, sizeof link), "bind AF_PACKET");
@@ -241,20 +248,27 @@ static void echo_ring(struct sockaddr_in *address, int size, const char *device,
     static uint8_t frames[BATCH][MAX_SIZE + 42];
     static struct iovec vectors[BATCH];
     static struct mmsghdr out[BATCH];
+    int napped = !naps;
     for (unsigned next = 0;;) {
         int n = 0;
         for (; n < BATCH; n++) {
-            struct tpacket2_hdr *slot = (void *)(ring + (size_t)next * 2048);
+            struct tpacket2_hdr *slot = (void *)(ring + (size_t)next * slot_octets);
             if (!(__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) break;
             int n_octets = slot->tp_snaplen < MAX_SIZE ? slot->tp_snaplen : MAX_SIZE;
             memcpy(frames[n], (uint8_t *)slot + slot->tp_mac, n_octets);
             __atomic_store_n(&slot->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-            next = (next + 1) % 4096;
+            next = (next + 1) % n_slots;
             vectors[n] = (struct iovec){frames[n], turn_frame(frames[n], n_octets - 42, size)};
             out[n].msg_hdr = (struct msghdr){.msg_iov = &vectors[n], .msg_iovlen = 1};
         }
-        if (n) send_all(fd, out, n);
-        else {
+        if (n) {
+            send_all(fd, out, n);
+            napped = !naps;
+        } else if (!napped) {
+            struct timespec nap = {0, 50000};
+            nanosleep(&nap, NULL);
+            napped = 1;
+        } else {
             struct pollfd wait = {fd, POLLIN, 0};
             poll(&wait, 1, -1);
         }
@@ -273,7 +287,7 @@ static void become_two(void) {
 
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: echo plain|pair|single|joined|ring|qdisc|slow IP PORT SIZE [DEVICE|MICROS]\n");
+        fprintf(stderr, "usage: echo plain|pair|single|joined|ring|nap|qdisc|slow IP PORT SIZE [DEVICE|MICROS]\n");
         return 2;
     }
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
@@ -287,8 +301,9 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "pair")) become_two(), echo_plain(udp_socket(&address), size, 0);
     else if (!strcmp(argv[1], "slow")) echo_plain(udp_socket(&address), size, atol(more));
     else if (!strcmp(argv[1], "joined")) echo_joined(udp_socket(&address), size);
-    else if (!strcmp(argv[1], "ring")) echo_ring(&address, size, more, 1);
-    else if (!strcmp(argv[1], "qdisc")) echo_ring(&address, size, more, 0);
+    else if (!strcmp(argv[1], "ring")) echo_ring(&address, size, more, 1, 0);
+    else if (!strcmp(argv[1], "nap")) echo_ring(&address, size, more, 1, 1);
+    else if (!strcmp(argv[1], "qdisc")) echo_ring(&address, size, more, 0, 0);
     else if (!strcmp(argv[1], "single")) echo_single(udp_socket(&address), size);
     else fprintf(stderr, "echo: no mode %s\n", argv[1]);
     return 2;

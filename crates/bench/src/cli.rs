@@ -91,7 +91,7 @@ pub(crate) struct Programs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Workloads: flat, nxdomain, delegations, root, signed-hit, signed-nxdomain, signed-popular, mixed, large.
-Servers: those of the tables, and weir-uncached (Weir with --cache-size 0).
+Servers: those of the tables, weir-uncached (Weir with --cache-size 0), and echo-nap (a ring echo that naps).
 Transports: udp64 (the usual), udp1000, tcp, tcp-conn.
 ROOT_ZONE=FILE in the environment: use this root zone instead of one of the same shape.
 

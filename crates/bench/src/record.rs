@@ -186,7 +186,7 @@ impl Record {
 
     /// The servers there are, as [`Server::USUAL`] orders them.
     pub(crate) fn servers(&self) -> Vec<Server> {
-        let all = Server::USUAL.into_iter().chain([Server::EchoSlow]);
+        let all = Server::USUAL.into_iter().chain([Server::EchoNap, Server::EchoSlow]);
         all.filter(|server| self.rows.iter().any(|row| row.server == *server)).collect()
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum Server {
     EchoJoined,
     /// Packet ring in, packet socket out.
     EchoRing,
+    /// The same with small slots and a nap once the ring is empty: the cheapest way there is.
+    EchoNap,
     /// The echo by two processes, on two CPUs.
     EchoPair,
     /// The echo with 50 us of work an answer: whoever cannot tell it from the others measures nothing.
@@ -88,6 +90,7 @@ impl Server {
             Server::Echo => "echo",
             Server::EchoJoined => "echo-joined",
             Server::EchoRing => "echo-ring",
+            Server::EchoNap => "echo-nap",
             Server::EchoPair => "echo-pair",
             Server::EchoSlow => "echo-slow",
         }
@@ -108,6 +111,7 @@ impl Server {
             Server::Echo => "floor: echo",
             Server::EchoJoined => "floor: joined echo",
             Server::EchoRing => "floor: ring echo",
+            Server::EchoNap => "floor: ring echo that naps",
             Server::EchoPair => "floor: two echoes",
             Server::EchoSlow => "echo slowed by 50 us",
         }
@@ -120,8 +124,8 @@ impl Server {
 
     /// Whether it is a floor: a program that answers without looking anything up.
     pub(crate) fn is_floor(self) -> bool {
-        use Server::{Echo, EchoJoined, EchoPair, EchoRing, EchoSlow};
-        matches!(self, Echo | EchoJoined | EchoRing | EchoPair | EchoSlow)
+        use Server::{Echo, EchoJoined, EchoNap, EchoPair, EchoRing, EchoSlow};
+        matches!(self, Echo | EchoJoined | EchoRing | EchoNap | EchoPair | EchoSlow)
     }
 
     /// Why it does not take part in a case, if it does not.
@@ -257,6 +261,7 @@ impl Server {
                 let (mode, more) = match floor {
                     Server::EchoJoined => ("joined", ""),
                     Server::EchoRing => ("ring", net::SERVER_DEVICE),
+                    Server::EchoNap => ("nap", net::SERVER_DEVICE),
                     Server::EchoPair => ("pair", ""),
                     Server::EchoSlow => ("slow", "50"),
                     _ => ("plain", ""),
@@ -272,7 +277,8 @@ impl FromStr for Server {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = || Server::USUAL.into_iter().chain([Server::WeirUncached, Server::EchoSlow]);
+        let all =
+            || Server::USUAL.into_iter().chain([Server::WeirUncached, Server::EchoNap, Server::EchoSlow]);
         all().find(|server| server.name() == text).ok_or_else(|| {
             format!(
                 "no server `{text}`; there are: {}",

@@ -33,7 +33,7 @@ struct Way {
     shade: Shade,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way {
         name: "sockets, one by one",
         server: Server::Weir,
@@ -52,6 +52,13 @@ const WAYS: [Way; 6] = [
         shade: Shade::Floor,
     },
     Way { name: "floor: ring echo", server: Server::EchoRing, mode: "", joined: false, shade: Shade::Floor },
+    Way {
+        name: "floor: ring echo that naps",
+        server: Server::EchoNap,
+        mode: "",
+        joined: false,
+        shade: Shade::Floor,
+    },
 ];
 
 /// Workers at a fixed rate.
