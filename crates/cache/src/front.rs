@@ -103,9 +103,8 @@ impl Front {
         Verdict::Yield
     }
 
-    /// Gives an answer its place; yields the one that had it.
-    ///
-    /// An answer that would take more octets than are left has no place: the caller gets it back.
+    /// Gives an answer its place; yields the one that has none then: the one that stood there, or this one where it would
+    /// take more octets than are left.
     pub(crate) fn put(&mut self, stored: Stored) -> Option<Stored> {
         let hash = stored.key_hash();
         let at = self.place(hash);
