@@ -485,6 +485,32 @@ fn answers_from_rings_have_the_frame_that_sockets_would_send() {
     }
 }
 
+#[test]
+fn answers_go_back_by_the_link_or_where_the_routing_table_says() {
+    const ANOTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0D];
+    network("server", &[]);
+    let wire = Wire::open("client");
+    for (answer_by_socket, expected) in [(false, ANOTHER_MAC), (true, CLIENT_MAC)] {
+        let mut server = Server::start(1, FanoutConfig { answer_by_socket, ..config(true) });
+        server.engage();
+        let before = server.counts();
+        for (from, to) in [V4, V6] {
+            // As by a router that is not the way back: the neighbour's address is known to be another.
+            let mut frame = Crafted::query(from, to, b"question").frame();
+            frame[6..12].copy_from_slice(&ANOTHER_MAC);
+            wire.send(&frame, 0);
+            let reply = loop {
+                let reply = wire.receive(PATIENCE).unwrap();
+                if answer_in(&reply).is_some() {
+                    break reply;
+                }
+            };
+            assert_eq!(reply[..6], expected, "{from}");
+        }
+        assert_eq!((server.counts().0 - before.0, server.counts().1 - before.1), (2, 0));
+    }
+}
+
 fn odd_frames_are_answered_once_by_sockets(exact: bool) {
     network("server", &[]);
     let wire = Wire::open("client");
