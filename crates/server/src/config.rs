@@ -271,7 +271,7 @@ impl Config {
     }
 
     fn read_for_serve(args: &ServeArgs, running: Option<&Config>) -> Result<Config, Vec<Mistake>> {
-        let file = args.config.clone().or_else(|| default_file(args.zones.as_deref()));
+        let file = file_for_serve(args);
         let mut config = match &file {
             Some(path) => read::read_again(path, running)?,
             None => Config::default(),
@@ -361,6 +361,11 @@ impl Config {
             entry.file = resolve(&entry.file);
         }
     }
+}
+
+/// The file that `weir serve` reads: the one that was named or found.
+pub(crate) fn file_for_serve(args: &ServeArgs) -> Option<PathBuf> {
+    args.config.clone().or_else(|| default_file(args.zones.as_deref()))
 }
 
 /// /etc/weir/weir.toml, when it is there and no zone directory was named.

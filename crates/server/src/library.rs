@@ -20,7 +20,7 @@ mod many;
 mod read;
 mod tell;
 
-pub(crate) use self::access::Closed;
+pub(crate) use self::access::{Closed, first_closed};
 pub(crate) use self::many::{load_all, n_threads};
 pub(crate) use self::read::{Loaded, load_from_stdin, load_with, options};
 
@@ -388,7 +388,7 @@ impl Unloaded {
         let directory = self.library.sources.directory.iter();
         let files = self.sources.iter().map(|source| &source.path);
         let paths: Vec<&Path> = directory.chain(files).map(PathBuf::as_path).collect();
-        access::first_closed(&paths, uid, gid, n_threads())
+        first_closed(&paths, uid, gid, n_threads())
     }
 
     /// Loads the zones on `n_threads` threads; shows the library to `publish` now and then, when more zones are ready.

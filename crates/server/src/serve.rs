@@ -6,6 +6,7 @@
 //! before rights are dropped, by threads that are gone when that happens.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use crate::print::count;
 use crate::reload::Reloader;
 use crate::responder::{ResponderConfig, Serving, SharedServing};
 use crate::worker::{Stop, Worker};
-use crate::{http, listen, log, tcp};
+use crate::{config, http, listen, log, tcp};
 
 /// Files that are no TCP connections: sockets, zone files under way, metrics clients, what the runtime needs.
 const FILES_BESIDE_CONNECTIONS: u64 = 256;
@@ -67,7 +68,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let http = listen::open_http(&config)?;
     let seed = HashSeed::random();
     let mut unloaded = Unloaded::find(&config, seed)?;
-    if is_closed_after_start(&config, &unloaded) {
+    if is_closed_after_start(&config, config::file_for_serve(args).as_deref(), &unloaded) {
         match load_zones(&before_rights_drop, unloaded, &mut signals.end)? {
             Some(library) => unloaded = library.into(),
             None => {
@@ -185,18 +186,27 @@ fn worker_cpus(config: &Config) -> Result<Vec<usize>, Failure> {
     Ok(affinity::cpus_for_workers(&allowed, n_workers))
 }
 
-/// Whether there are zones whose files are closed to the user that root is about to become: they are read before.
-fn is_closed_after_start(config: &Config, unloaded: &Unloaded) -> bool {
+/// Whether there are zones whose files are closed to the user that root is about to become: they are read before. Says
+/// so, and of the configuration `file` as well.
+fn is_closed_after_start(config: &Config, file: Option<&Path>, unloaded: &Unloaded) -> bool {
     let User::Ids { uid, gid } = config.server.user else { return false };
-    let closed = if privilege::is_root() { unloaded.closed_to(uid, gid) } else { None };
-    let Some(Closed { path, by }) = closed else { return false };
-    let (path, by) = (path.display().to_string(), by.display().to_string());
-    let reason = if path == by { String::new() } else { format!(", since {by} is") };
+    if !privilege::is_root() {
+        return false;
+    }
+    if let Some(closed) = file.and_then(|file| library::first_closed(&[file], uid, gid, 1)) {
+        tell_closed(uid, &closed);
+    }
+    let closed = unloaded.closed_to(uid, gid);
+    closed.as_ref().inspect(|closed| tell_closed(uid, closed)).is_some()
+}
+
+fn tell_closed(uid: u32, Closed { path, by }: &Closed) {
+    let reason = if path == by { String::new() } else { format!(", since {} is", by.display()) };
+    let (path, by) = (path.display(), by.display());
     warn!(
         "{path} is closed to user {uid}{reason}: it is read as root now, and HUP will not be able to reread it; \
          open {by} (chmod -R a+rX), or choose another --user"
     );
-    true
 }
 
 /// Becomes the configured user when root, and gives up every capability.

@@ -437,6 +437,24 @@ fn zones_that_lead_to_files_which_only_root_can_read_are_served_all_the_same() {
 }
 
 #[test]
+fn a_configuration_that_only_root_can_read_is_told_of_at_the_start() {
+    let place = folder();
+    write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
+    let file = place.path().join("weir.toml");
+    let is_told_with = |mode| {
+        fs::write(&file, "[server]\nzones = \".\"\n").unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let mut serve = weir();
+        serve.args(["serve", "--config"]).arg(&file);
+        let log = Server::serve_command(serve, &[]).stop();
+        (log.contains("weir.toml is closed to user"), log.contains("runs as user"))
+    };
+    let (is_told, is_other_user) = is_told_with(0o600);
+    assert_eq!(is_told, is_other_user);
+    assert!(!is_told_with(0o644).0);
+}
+
+#[test]
 fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
     let place = folder();
     write_zone(place.path(), "example.com", &zone(1, "192.0.2.1"));
@@ -452,7 +470,7 @@ fn cookie_secrets_that_only_root_can_read_stay_when_the_rest_is_reread() {
         log.matches("the cookie secrets that were read at the start stay").count(),
         usize::from(is_other_user)
     );
-    assert!(!log.contains("with errors") && !log.contains("cookies was changed"), "{log}");
+    assert!(!log.contains("with errors") && !log.contains("in force"), "{log}");
     assert_eq!(address(&server.ask("host.example.com", A)), [192, 0, 2, 2]);
     server.stop();
 }

@@ -32,7 +32,7 @@ pub(crate) struct Closed {
 /// `gid`, with no other groups and no capability, cannot.
 ///
 /// The threads that look are gone when this returns.
-pub(super) fn first_closed(paths: &[&Path], uid: u32, gid: u32, n_threads: usize) -> Option<Closed> {
+pub(crate) fn first_closed(paths: &[&Path], uid: u32, gid: u32, n_threads: usize) -> Option<Closed> {
     // Without the right to ask there is none to become that user either: `None`.
     let look = |paths: &[&Path]| privilege::with_access_of(uid, gid, || closed_among(paths));
     let share = paths.len().div_ceil(n_threads.max(1)).max(LEAST_SHARE);
