@@ -106,7 +106,7 @@ fn cost(bench: &Bench<'_>, generator: Generator) -> anyhow::Result<f64> {
 fn highest_rate(bench: &Bench<'_>, generator: Generator) -> anyhow::Result<f64> {
     let input = CASE.workload.prepare(&bench.work.join("inputs"), bench.scale)?;
     let net = Net::new()?;
-    let _started = Server::EchoNap.start(&place(bench, &net, &input))?;
+    let _started = Server::EchoRing.start(&place(bench, &net, &input))?;
     let mut command = generator.command(bench, &net, &word(&input.queries));
     let text = shell::finish(command.args(["-q", "2048"]))?;
     Ok(generator.read(&text)?.1)
