@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostic;
 use std::collections::{HashMap, HashSet};
 use std::fs::{DirEntry, File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use weir_wire::name::{FoldedArc, FoldedBuf, Name, NameBuf, NameTextError};
 use weir_wire::rdata::encoding::hex_digit;
@@ -187,22 +187,50 @@ fn is_same_file(left: &Path, right: &Path) -> bool {
 /// A folder, a pipe or a device is refused before it is opened: opening a pipe would wait for its writer.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), String> {
     let said = |error: io::Error| error.to_string();
-    let metadata = path.metadata().map_err(said)?;
-    if metadata.is_dir() {
-        return Err("this is a folder, not a file".to_owned());
+    let refused = |metadata: &Metadata| match metadata {
+        metadata if metadata.is_file() => None,
+        metadata if metadata.is_dir() => Some("this is a folder, not a file".to_owned()),
+        _ => Some("this is a pipe, socket or device, not a file".to_owned()),
+    };
+    if let Some(why) = refused(&path.metadata().map_err(said)?) {
+        return Err(why);
     }
-    if !metadata.is_file() {
-        return Err("this is a pipe, socket or device, not a file".to_owned());
-    }
-    let file = File::open(path).map_err(said)?;
+    let file = open_without_waiting(path).map_err(said)?;
     let metadata = file.metadata().map_err(said)?;
-    Ok((file, metadata))
+    // What was a file may have become something else before it was opened.
+    refused(&metadata).map_or(Ok((file, metadata)), Err)
+}
+
+/// Has a pipe opened without its writer (asm-generic/fcntl.h); for a regular file it means nothing.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Opens a file for reading; should it be a pipe, which it was not a moment ago, that does not wait for its writer.
+///
+/// # Errors
+/// As [`File::open`].
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let opened = File::options().read(true).custom_flags(O_NONBLOCK).open(path);
+    match opened {
+        // Somebody has a lease on the file, which is broken by waiting (fcntl(2)).
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => File::open(path),
+        opened => opened,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    #[test]
+    fn a_pipe_that_took_the_place_of_a_file_is_opened_without_waiting_for_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("a.zone");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(!open_without_waiting(&pipe).unwrap().metadata().unwrap().is_file());
+        assert!(open_regular(&pipe).unwrap_err().contains("pipe"));
+    }
 
     fn listed(found: &FoundZones, below: &Path) -> Vec<String> {
         let show =

@@ -1,9 +1,9 @@
 //! The line that a finding is about, with what is wrong underlined.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use weir_zone::diagnostic::Diagnostic;
+use weir_zone::files::open_without_waiting;
 
 /// Octets of a line that are looked at: columns behind them are not shown.
 const MAX_LINE_LEN: u64 = 64 << 10;
@@ -14,7 +14,7 @@ const N_CONTEXT: usize = 60;
 pub(super) fn of(finding: &Diagnostic) -> Option<String> {
     let line = usize::try_from(finding.line).ok().filter(|line| *line > 0)?;
     let meta = std::fs::metadata(&finding.file).ok().filter(std::fs::Metadata::is_file)?;
-    let mut reader = BufReader::new(File::open(&finding.file).ok()?.take(meta.len()));
+    let mut reader = BufReader::new(open_without_waiting(&finding.file).ok()?.take(meta.len()));
     for _ in 1..line {
         reader.skip_until(b'\n').ok().filter(|n_octets| *n_octets > 0)?;
     }

@@ -4,7 +4,7 @@
 //! what is left is read again, until it reads.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_zone::files::open_without_waiting;
 
 use super::{Config, Octets};
 
@@ -60,17 +61,23 @@ pub(super) fn read_again(path: &Path, running: Option<&Config>) -> Result<Config
 /// The text of the regular file at `path`, which has at most `max_octets`: a pipe would be waited for, and a device
 /// may have no end.
 pub(super) fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
-    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let refuse = |why: String| Err::<(), _>(io::Error::new(io::ErrorKind::InvalidInput, why));
     // Looked at before it is opened: opening a pipe would wait as well.
-    let kind = std::fs::metadata(path)?.file_type();
-    if !kind.is_file() {
-        let kind = if kind.is_dir() { "folder" } else { "pipe, socket or device" };
-        return refuse(format!("this is a {kind}, not a file"));
-    }
+    let is_file = |metadata: &Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => {
+            let kind = if metadata.is_dir() { "folder" } else { "pipe, socket or device" };
+            refuse(format!("this is a {kind}, not a file"))
+        }
+    };
+    is_file(&std::fs::metadata(path)?)?;
+    let file = open_without_waiting(path)?;
+    // It may have become something else before it was opened.
+    is_file(&file.metadata()?)?;
     let mut text = String::new();
-    File::open(path)?.take(max_octets + 1).read_to_string(&mut text)?;
+    file.take(max_octets + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_octets {
-        return refuse(format!("it has more than {}, which no such file has", Octets(max_octets)));
+        refuse(format!("it has more than {}, which no such file has", Octets(max_octets)))?;
     }
     Ok(text)
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
 
 use weir_netio::privilege;
+use weir_zone::files::open_without_waiting;
 
 /// Octets of a line in which the name of an included file is looked for; a path has at most 4096 (`PATH_MAX`).
 const LINE_OCTETS: u64 = 8 << 10;
@@ -79,7 +80,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         return path.read_dir().map(|_| None);
     }
     // Opening what is no file may wait; no zone is read from it anyway.
-    if metadata.is_file() { File::open(path).map(Some) } else { Ok(None) }
+    if metadata.is_file() { open_without_waiting(path).map(Some) } else { Ok(None) }
 }
 
 /// Whether a path is there and permission to read it is not.
