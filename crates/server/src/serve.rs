@@ -542,8 +542,15 @@ fn start_worker(worker: Worker, failed: mpsc::UnboundedSender<String>) -> Result
         .name(format!("weir-udp-{number}"))
         .spawn(move || {
             if let Err(error) = worker.run() {
+                // EMFILE and ENFILE, of which std makes no kind of its own.
+                let help = match error.raw_os_error() {
+                    Some(23 | 24) => {
+                        format!("allow more files {ALLOW_MORE_FILES}, or start fewer with --workers")
+                    }
+                    _ => "start weir anew".to_owned(),
+                };
                 // Nobody listens when the server is ending anyway.
-                let _ = failed.send(format!("worker {number} cannot go on: {error}; start weir anew"));
+                let _ = failed.send(format!("worker {number} cannot go on: {error}; {help}"));
             }
         })
         .map_err(|error| no_thread(&format!("worker {number}"), &error))
