@@ -96,7 +96,7 @@ Transports: udp64 (the usual), udp1000, tcp, tcp-conn.
 ROOT_ZONE=FILE in the environment: use this root zone instead of one of the same shape.
 
 Examples:
-  benchmarks/run                                     everything, about 35 minutes
+  benchmarks/run                                     everything, about 40 minutes
   benchmarks/run --quick                             2 minutes, small zones, one round
   benchmarks/run --only flat,nxdomain/udp1000        two cases
   benchmarks/run --only flat --servers weir,nsd --rounds 9")]

@@ -229,21 +229,12 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Those of a full run: every workload from 64 ports, most from 1,000, and one over TCP in both ways.
+    /// Those of a full run: every workload from 64 ports and from 1,000, and one over TCP in both ways.
     pub(crate) fn usual() -> Vec<Case> {
-        let udp = Workload::ALL.map(|workload| Case { workload, transport: Transport::Udp64 });
-        let further = [
-            (Workload::Flat, Transport::Udp1000),
-            (Workload::Nxdomain, Transport::Udp1000),
-            (Workload::Delegations, Transport::Udp1000),
-            (Workload::SignedHit, Transport::Udp1000),
-            (Workload::SignedNxdomain, Transport::Udp1000),
-            (Workload::Mixed, Transport::Udp1000),
-            (Workload::Flat, Transport::Tcp),
-            (Workload::Flat, Transport::TcpConn),
-        ];
-        let further = further.map(|(workload, transport)| Case { workload, transport });
-        udp.into_iter().chain(further).collect()
+        let over = |transport| Workload::ALL.map(|workload| Case { workload, transport });
+        let tcp = [Transport::Tcp, Transport::TcpConn];
+        let tcp = tcp.map(|transport| Case { workload: Workload::Flat, transport });
+        [&over(Transport::Udp64)[..], &over(Transport::Udp1000), &tcp].concat()
     }
 
     /// Those of a quick run.

@@ -83,6 +83,17 @@ pub enum FanoutError {
     /// A group has 256 members at most.
     #[error("{0} workers are more than the {MAX_MEMBERS} that a packet fanout can have; set server.workers")]
     TooManyWorkers(usize),
+    /// `ENOMEM`, `ENOBUFS` or `EMFILE`: a limit on memory or descriptors.
+    #[error(
+        "{call}: {source}; a ring takes 1 MiB of memory and a packet socket a descriptor, times workers: raise the limit \
+         (a container's memory, ulimit -n) or lower server.workers"
+    )]
+    Limit {
+        /// The system call or option.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A call failed.
     #[error("{call}: {source}")]
     Call {
@@ -94,7 +105,12 @@ pub enum FanoutError {
 }
 
 fn failed(call: &'static str) -> impl FnOnce(io::Error) -> FanoutError {
-    move |source| FanoutError::Call { call, source }
+    move |source| match source.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOBUFS | libc::EMFILE | libc::ENFILE) => {
+            FanoutError::Limit { call, source }
+        }
+        _ => FanoutError::Call { call, source },
+    }
 }
 
 /// What the kernel counted for the rings, since the fanout was opened.
@@ -569,7 +585,7 @@ fn open_packet_socket() -> Result<Socket, FanoutError> {
     Socket::new(Domain::PACKET, Type::RAW.cloexec(), None).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => FanoutError::NoRight,
         Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => FanoutError::NoKernelSupport,
-        _ => FanoutError::Call { call: "socket AF_PACKET", source: error },
+        _ => failed("socket AF_PACKET")(error),
     })
 }
 
@@ -603,4 +619,17 @@ fn bind_to_all(socket: BorrowedFd<'_>) -> io::Result<()> {
         )
     };
     sys::check(result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_met_is_told_with_what_to_raise() {
+        let error = |number| failed("PACKET_RX_RING")(io::Error::from_raw_os_error(number)).to_string();
+        assert!(error(libc::ENOMEM).contains("1 MiB of memory"), "{}", error(libc::ENOMEM));
+        assert!(error(libc::EMFILE).contains("ulimit -n"));
+        assert!(!error(libc::EINVAL).contains("raise"));
+    }
 }
