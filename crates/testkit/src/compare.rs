@@ -155,18 +155,20 @@ pub const RULES: &[Rule] = &[
         parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| has_loop(&case.ours.answer),
     },
-    // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer; past 16, where
-    // Weir stops, BIND says SERVFAIL, and NSD goes on.
+    // RFC 1034, section 4.3.2, step 3a: aliases are followed. Knot stops after five of them in one answer, BIND says
+    // SERVFAIL after twelve; past 16, where Weir stops, NSD goes on.
     Rule {
         name: "long-alias-chain",
         parts: &[Part::Rcode, Part::Truncation, Part::Answer, Part::Authority, Part::Additional],
         holds: |case| {
             let n_aliases = |a: &Answer| a.answer.iter().filter(|r| r.rtype == CNAME).count();
-            n_aliases(case.ours) >= 16
-                || case.rival == Kind::Knot
-                    && n_aliases(case.theirs) >= 5
-                    && n_aliases(case.ours) > n_aliases(case.theirs)
-                    && case.theirs.answer.iter().all(|r| case.ours.answer.contains(r))
+            let is_start = || case.theirs.answer.iter().all(|r| case.ours.answer.contains(r));
+            let is_cut = match case.rival {
+                Kind::Knot => n_aliases(case.theirs) >= 5 && n_aliases(case.ours) > n_aliases(case.theirs),
+                Kind::Bind => n_aliases(case.theirs) >= 12 && case.theirs.rcode() == SERVFAIL,
+                Kind::Nsd => false,
+            };
+            n_aliases(case.ours) >= 16 || is_cut && is_start()
         },
     },
     // RFC 1034, section 4.3.2, step 3a: an alias without NSEC is followed for a question for NSEC as for any other type.
@@ -207,7 +209,7 @@ pub const RULES: &[Rule] = &[
         parts: &[Part::Rcode, Part::Answer, Part::Authority, Part::Additional, Part::Truncation],
         holds: |case| {
             case.rival == Kind::Knot
-                && case.ours.rcode() == 6
+                && case.ours.rcode() == YXDOMAIN
                 && case.ours.authority.is_empty()
                 && (case.theirs.is_truncated()
                     || case.ours.answer.iter().all(|r| case.theirs.answer.contains(r)))
@@ -308,10 +310,13 @@ pub const RULES: &[Rule] = &[
         parts: &[Part::Authoritative, Part::Authority, Part::Truncation],
         holds: |case| {
             let encloser = case.zone.closest_encloser(&last_name(case));
+            let wildcard = encloser.child(b"*");
+            let is_empty = |name: &Name| case.zone.exists(name) && !case.zone.owns_any(name);
+            let holds_theirs = || case.theirs.authority.iter().all(|r| case.ours.authority.contains(r));
             matches!(case.rival, Kind::Nsd | Kind::Knot)
                 && case.query.dnssec_ok
                 && case.zone.has_type(&case.zone.origin, NSEC3PARAM)
-                && !case.zone.owns_any(&encloser)
+                && (is_empty(&encloser) || case.rival == Kind::Knot && is_empty(&wildcard) && holds_theirs())
         },
     },
     // RFC 6672, section 3.2: a DNAME that leads below itself is followed until the name grows too long. NSD stops after
@@ -351,6 +356,10 @@ const RRSIG: u16 = 46;
 const NSEC: u16 = 47;
 const NSEC3: u16 = 50;
 const NSEC3PARAM: u16 = 51;
+
+const SERVFAIL: u16 = 2;
+/// The response code of a name that grew too long (RFC 6672, section 2.2).
+const YXDOMAIN: u16 = 6;
 
 /// Compares two answers.
 pub fn compare(case: &Case<'_>) -> Verdict {

@@ -141,6 +141,27 @@ fn a_broken_chain_gives_what_it_has_and_no_panic() {
 }
 
 #[test]
+fn a_wildcard_that_opted_out_is_denied_by_the_span_that_it_lies_in() {
+    // The hashes of names that have a record; that of `x.test` lies between those of `d.test` and `y.test`, that of
+    // `*.test`, which only leads to a delegation, behind all.
+    let (apex, a) = ("5u2i2h5co0ebb4r9hipbku7pea6ggpsv", "egsha6ge3ji35edojbk05a41a4e2jkr9");
+    let (d, y) = ("gg0g3h1qsrb66nkbtbbjdhtgru03e9ov", "osffmmi4jpr2o5bd2995mtg9gd9st445");
+    let text = format!(
+        "{HEAD}@ NSEC3PARAM 1 0 0 -\na TXT a\nd TXT d\ny TXT y\nb.* NS ns.elsewhere.\n\
+         {apex} NSEC3 1 1 0 - {a} NS SOA NSEC3PARAM\n{a} NSEC3 1 1 0 - {d} TXT\n\
+         {d} NSEC3 1 1 0 - {y} TXT\n{y} NSEC3 1 1 0 - {apex} TXT\n"
+    );
+    let server = Server::of(&[("test", &text)]);
+    let answer = server.ask_dnssec("x.test", rtype::A);
+    assert_eq!((answer.rcode(), n_of(&answer, rtype::SOA)), (rcode::NOERROR, 1));
+    let mut owners: Vec<String> =
+        answer.authority.iter().filter(|r| r.rtype == rtype::NSEC3).map(|r| r.owner.to_string()).collect();
+    owners.sort();
+    // The closest encloser is `test`, the next closer name lies between `d` and `y`, the wildcard behind `y`.
+    assert_eq!(owners, [apex, d, y].map(|hash| format!("{hash}.test.")), "RFC 5155 sections 7.2.5 and 8.7");
+}
+
+#[test]
 fn names_of_255_octets_are_hashed_and_denied() {
     let mut longest = Name::from_text("test");
     while longest.wire_len() < 255 {
