@@ -345,7 +345,8 @@ pub const RULES: &[Rule] = &[
             matches!(case.rival, Kind::Knot | Kind::Nsd)
                 && is_referral(case.ours)
                 && exact.len() < unsigned(&case.theirs.additional).len()
-                && same_set(&exact, &unsigned(&case.ours.additional))
+                // What is made takes the room of what there is.
+                && (case.theirs.is_truncated() || same_set(&exact, &unsigned(&case.ours.additional)))
         },
     },
 ];
