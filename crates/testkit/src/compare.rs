@@ -128,14 +128,16 @@ pub const RULES: &[Rule] = &[
         },
     },
     // RFC 1035, section 4.1.4: compression is a matter of degree, and so is what fits by a few octets: BIND spells a long
-    // name, the one asked for or that of a server, once or twice more.
+    // name, the one asked for or that of a server, once or twice more; Weir that of a proof that an alias leads to.
     Rule {
         name: "fits-by-compression",
         parts: &[Part::Truncation],
         holds: |case| {
             let uncut = if case.ours.is_truncated() { case.theirs } else { case.ours };
-            let servers = uncut.authority.iter().filter(|r| r.rtype == 2).map(|r| r.rdata.len());
-            let longest = servers.chain([case.query.name.wire_len(), 16]).max().unwrap_or_default();
+            let servers = uncut.authority.iter().filter(|r| r.rtype == 2);
+            let names =
+                uncut.answer.iter().filter(|r| r.rtype == CNAME).chain(servers).map(|r| r.rdata.len());
+            let longest = names.chain([case.query.name.wire_len(), 16]).max().unwrap_or_default();
             !uncut.is_truncated() && uncut.octets + 2 * longest > case.room
         },
     },
