@@ -41,8 +41,21 @@ fn reply(frame: &[u8], checksum: Checksum) -> Option<Vec<u8>> {
     let datagram = Datagram::parse(frame, checksum).ok()?;
     let answer = answer(datagram.payload, datagram.source().ip())?;
     let mut headers = datagram.reply();
-    headers.finish(&answer, 1);
-    Some([headers.octets(), &answer].concat())
+    headers.finish(answer.len(), 1);
+    let mut frame = [headers.octets(), &answer].concat();
+    finish_checksum(&headers.virtio(), &mut frame);
+    Some(frame)
+}
+
+/// What a device does by the virtio header: sums up from where that says, the place of the checksum included.
+fn finish_checksum(virtio: &[u8], frame: &mut [u8]) {
+    let number = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
+    let (start, place) = (number(6), number(6) + number(8));
+    let checksum = match checksum(&frame[start..]) {
+        0 => 0xFFFF,
+        other => other,
+    };
+    frame[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 fn answer(message: &[u8], client: IpAddr) -> Option<Vec<u8>> {

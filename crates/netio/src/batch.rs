@@ -196,10 +196,10 @@ pub struct Batch {
     /// For queries that came as frames: the headers of their answers, and the ways out.
     links: Slots<Link>,
     ways: Slots<libc::sockaddr_ll>,
-    /// Two segments a frame: headers, answer.
+    /// One segment a frame: the headers in front of an answer, and that.
     frame_segments: Slots<iovec>,
-    /// invariant: header `i` points to segments `2 * i` and `2 * i + 1`; below the count returned by `gather_frames` these
-    /// point to headers and an answer of this batch, with lengths not above theirs, and the name to a way of it.
+    /// invariant: header `i` points to segment `i`; below the count returned by `gather_frames` that lies in the buffer of an
+    /// answer of this batch and the room in front of it, and the name points to a way of the batch or is none.
     outgoing_frames: Box<[mmsghdr]>,
 }
 
@@ -215,8 +215,8 @@ impl Batch {
         let mut batch = Self {
             config,
             // Queries take one or two lines, answers more: see `Buffers::new` for the spread.
-            queries: Buffers::new(capacity, config.query_octets, 3),
-            answers: Buffers::new(capacity, config.answer_octets, 7),
+            queries: Buffers::new(capacity, 0, config.query_octets, 3),
+            answers: Buffers::new(capacity, frames::MAX_OCTETS_IN_FRONT, config.answer_octets, 7),
             peers: Slots::new(capacity, Peer::NONE),
             controls: Slots::new(capacity, Control::NONE),
             query_segments: Slots::new(capacity, NO_SEGMENT),
@@ -231,7 +231,7 @@ impl Batch {
             n_overlong: 0,
             links: Slots::new(capacity, Link::NONE),
             ways: Slots::new(capacity, NO_WAY),
-            frame_segments: Slots::new(2 * capacity, NO_SEGMENT),
+            frame_segments: Slots::new(capacity, NO_SEGMENT),
             outgoing_frames: (0..capacity).map(|_| empty_header()).collect(),
         };
         batch.build_headers();
@@ -251,9 +251,8 @@ impl Batch {
             incoming.msg_namelen = socklen_of::<Peer>();
             incoming.msg_control = self.controls.address(i).cast::<c_void>();
             let frame = &mut self.outgoing_frames[i].msg_hdr;
-            frame.msg_iov = self.frame_segments.address(2 * i);
-            frame.msg_iovlen = 2;
-            frame.msg_namelen = socklen_of::<libc::sockaddr_ll>();
+            frame.msg_iov = self.frame_segments.address(i);
+            frame.msg_iovlen = 1;
         }
     }
 
@@ -381,37 +380,52 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// Buffers of one size, each starting at a cache line.
+/// Buffers of one size, each starting at a cache line, with room in front of each.
 struct Buffers {
     lines: Slots<Line>,
     /// Lines from one buffer to the next.
     stride: usize,
+    /// Lines in front of each buffer.
+    n_in_front: usize,
 }
 
 impl Buffers {
-    /// Makes `count` buffers of `n_octets` octets.
+    /// Makes `count` buffers of `n_octets` octets, with room for `octets_in_front`.
     ///
     /// The distance between two is `spread` lines beyond a multiple of a page: at exactly 4096 octets the first lines
     /// of all buffers, which are the ones in use, would compete for one set of the first-level cache (64 sets of
     /// 64 octets). `spread` is odd, so that all sets are used.
-    fn new(count: usize, n_octets: usize, spread: usize) -> Self {
+    fn new(count: usize, octets_in_front: usize, n_octets: usize, spread: usize) -> Self {
         let lines_a_page = 4096 / Line::OCTETS;
-        let stride = n_octets.div_ceil(Line::OCTETS).next_multiple_of(lines_a_page) + spread;
-        Self { lines: Slots::new(count * stride, Line::ZERO), stride }
+        let n_in_front = octets_in_front.div_ceil(Line::OCTETS);
+        let n_lines = n_in_front + n_octets.div_ceil(Line::OCTETS);
+        let stride = n_lines.next_multiple_of(lines_a_page) + spread;
+        Self { lines: Slots::new(count * stride, Line::ZERO), stride, n_in_front }
+    }
+
+    fn first_line(&self, i: usize) -> usize {
+        i * self.stride + self.n_in_front
     }
 
     fn address(&self, i: usize) -> *mut u8 {
-        self.lines.address(i * self.stride).cast::<u8>()
+        self.lines.address(self.first_line(i)).cast::<u8>()
     }
 
     #[inline]
     fn octets(&self, i: usize, n_octets: usize) -> &[u8] {
-        self.lines.octets(i * self.stride, n_octets)
+        self.lines.octets(self.first_line(i), n_octets)
     }
 
     #[inline]
     fn octets_mut(&mut self, i: usize, n_octets: usize) -> &mut [u8] {
-        self.lines.octets_mut(i * self.stride, n_octets)
+        self.lines.octets_mut(self.first_line(i), n_octets)
+    }
+
+    /// The last `n_octets` in front of a buffer.
+    #[inline]
+    fn in_front_mut(&mut self, i: usize, n_octets: usize) -> &mut [u8] {
+        let room = self.n_in_front * Line::OCTETS;
+        &mut self.lines.octets_mut(i * self.stride, room)[room - n_octets..]
     }
 }
 

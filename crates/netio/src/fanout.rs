@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, sock_filter};
@@ -207,7 +207,7 @@ impl Fanout {
         let mut fanout = Self {
             config,
             sockets,
-            context: Arc::new(RingContext { listeners, mtu }),
+            context: Arc::new(RingContext { listeners, mtu, exit: AtomicU32::new(0) }),
             senders,
             reserve,
             prepared: None,
@@ -219,9 +219,25 @@ impl Fanout {
             flows: None,
             past: FanoutStats::default(),
         };
+        fanout.bind_senders();
         fanout.spread_alike_if_possible();
         fanout.prepare().map_err(failed("packet ring"))?;
         Ok(fanout)
+    }
+
+    /// Binds the workers' senders to the first interface that rings take from, nearly always the only one. Answers that leave by
+    /// another name it, and all do where that fails.
+    fn bind_senders(&self) {
+        let exit = &self.context.exit;
+        if exit.swap(0, Ordering::Relaxed) != 0 {
+            // No answer is under way that relies on the old one.
+            std::thread::sleep(GRACE);
+        }
+        if let Some(&interface) = self.taken.interfaces.first()
+            && self.senders.iter().all(|sender| bind(sender.as_fd(), 0, interface).is_ok())
+        {
+            exit.store(interface, Ordering::Release);
+        }
     }
 
     /// Where the switch is classic, has sockets and rings spread flows alike: no right is needed for it. A group that is in the
@@ -336,6 +352,7 @@ impl Fanout {
             handoff.update(&taken);
         }
         self.taken = taken;
+        self.bind_senders();
         if self.engaged {
             self.switch_to_rings().map_err(io::Error::other)?;
         }
@@ -596,6 +613,7 @@ fn packet_socket() -> Result<Arc<OwnedFd>, FanoutError> {
 /// The socket that answers leave by: past the queueing discipline, straight to the device.
 fn sender() -> Result<Arc<OwnedFd>, FanoutError> {
     let socket = open_packet_socket()?;
+    set_int(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(failed("PACKET_VNET_HDR"))?;
     // Both are for speed; without them answers leave all the same.
     let _ = set_int(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
     set_buffers(&socket, &UdpSocketConfig::default(), &mut Vec::new());
@@ -604,12 +622,17 @@ fn sender() -> Result<Arc<OwnedFd>, FanoutError> {
 
 /// Binds a packet socket to every protocol on every interface: its tap runs before all others.
 fn bind_to_all(socket: BorrowedFd<'_>) -> io::Result<()> {
+    bind(socket, u16::try_from(libc::ETH_P_ALL).unwrap_or(0), 0)
+}
+
+/// Binds a packet socket to a protocol (0: it receives nothing) and an interface (0: all).
+fn bind(socket: BorrowedFd<'_>, protocol: u16, interface: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
-    let family = libc::sa_family_t::try_from(libc::AF_PACKET).unwrap_or(0);
-    let protocol = u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be();
     // SAFETY: a C structure of integers; all zeros is "no interface, no address".
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    (address.sll_family, address.sll_protocol) = (family, protocol);
+    address.sll_family = libc::sa_family_t::try_from(libc::AF_PACKET).unwrap_or(0);
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = interface.cast_signed();
     // SAFETY: the kernel reads a local of the announced size that outlives the call.
     let result: c_int = unsafe {
         libc::bind(

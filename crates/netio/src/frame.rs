@@ -18,6 +18,8 @@ pub const IPV6_OCTETS: usize = 40;
 pub const UDP_OCTETS: usize = 8;
 /// Octets of all headers of a datagram over IPv6, which has the most.
 pub const MAX_HEADER_OCTETS: usize = ETHERNET_OCTETS + IPV6_OCTETS + UDP_OCTETS;
+/// Octets of `struct virtio_net_hdr`, which lies in front of a frame (`PACKET_VNET_HDR`).
+pub const VIRTIO_OCTETS: usize = 10;
 
 /// `ETH_P_IP`, include/uapi/linux/if_ether.h.
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -248,12 +250,14 @@ impl ReplyHeaders {
         self.n_octets.saturating_sub(ETHERNET_OCTETS)
     }
 
-    /// Writes lengths and checksums for `answer`, which is at most 65,487 octets long. `identification` tells IPv4
-    /// packets apart in case a router cuts them, and should be hard to guess (RFC 6864, RFC 7739).
+    /// Writes lengths for an answer of `n_answer` octets, at most 65,487, and checksums: that of UDP as far as the
+    /// pseudo-header goes, for the device to finish, or the kernel where it cannot, or nobody where the packet stays on the
+    /// host. `identification` tells IPv4 packets apart in case a router cuts them, and should be hard to guess (RFC 6864,
+    /// RFC 7739).
     #[inline]
-    pub fn finish(&mut self, answer: &[u8], identification: u16) {
+    pub fn finish(&mut self, n_answer: usize, identification: u16) {
         #[expect(clippy::cast_possible_truncation, reason = "an answer is at most 65,487 octets long")]
-        let n_segment = (UDP_OCTETS + answer.len()) as u16;
+        let n_segment = (UDP_OCTETS + n_answer) as u16;
         let udp = self.n_octets.saturating_sub(UDP_OCTETS);
         let is_ipv6 = self.n_octets == MAX_HEADER_OCTETS;
         let octets = &mut self.octets;
@@ -268,18 +272,21 @@ impl ReplyHeaders {
             octets[24..26].copy_from_slice(&checksum.to_ne_bytes());
         }
         octets[udp + 4..udp + 6].copy_from_slice(&n_segment.to_be_bytes());
-        octets[udp + 6..udp + 8].fill(0);
         let addresses = if is_ipv6 { 22..54 } else { 26..34 };
-        let total = sum_words(&octets[addresses])
-            + length_and_protocol(usize::from(n_segment))
-            + sum_words(&octets[udp..udp + 8])
-            + sum_words(answer);
-        // Zero would mean "no checksum" (RFC 768).
-        let checksum = match !fold(total) {
-            0 => 0xFFFF,
-            other => other,
-        };
-        octets[udp + 6..udp + 8].copy_from_slice(&checksum.to_ne_bytes());
+        let so_far = fold(sum_words(&octets[addresses]) + length_and_protocol(usize::from(n_segment)));
+        octets[udp + 6..udp + 8].copy_from_slice(&so_far.to_ne_bytes());
+    }
+
+    /// The `struct virtio_net_hdr` that goes in front of the frame and says where its checksum is to be finished
+    /// (include/uapi/linux/virtio_net.h): flags, kind and lengths of segments, where the sum starts, and where from there it
+    /// is stored.
+    #[inline]
+    pub fn virtio(&self) -> [u8; VIRTIO_OCTETS] {
+        const NEEDS_CHECKSUM: u8 = 1;
+        #[expect(clippy::cast_possible_truncation, reason = "34 or 54")]
+        let [start_0, start_1] = (self.n_octets.saturating_sub(UDP_OCTETS) as u16).to_ne_bytes();
+        let [offset_0, offset_1] = 6_u16.to_ne_bytes();
+        [NEEDS_CHECKSUM, 0, 0, 0, 0, 0, start_0, start_1, offset_0, offset_1]
     }
 }
 
@@ -392,8 +399,23 @@ pub(crate) mod tests {
 
     fn answered(query: &[u8], answer: &[u8]) -> Vec<u8> {
         let mut headers = parse(query).unwrap().reply();
-        headers.finish(answer, 7);
-        [headers.octets(), answer].concat()
+        headers.finish(answer.len(), 7);
+        let mut frame = [headers.octets(), answer].concat();
+        finish_as_a_device_does(&headers.virtio(), &mut frame);
+        frame
+    }
+
+    /// Sums up from where the virtio header says, what stands in the place of the checksum included (virtio 1.3 section
+    /// 5.1.6.2).
+    fn finish_as_a_device_does(virtio: &[u8; VIRTIO_OCTETS], frame: &mut [u8]) {
+        let [1, 0, .., start_0, start_1, offset_0, offset_1] = *virtio else { panic!("{virtio:?}") };
+        let start = usize::from(u16::from_ne_bytes([start_0, start_1]));
+        let place = start + usize::from(u16::from_ne_bytes([offset_0, offset_1]));
+        let checksum = match naive_checksum(&frame[start..]) {
+            0 => 0xFFFF,
+            other => other,
+        };
+        frame[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
     #[test]
@@ -510,7 +532,7 @@ pub(crate) mod tests {
                 let (from, to) = (datagram.source(), datagram.destination());
                 prop_assert!(from.port() != 0 && !from.ip().is_multicast() && !from.ip().is_unspecified());
                 let mut headers = datagram.reply();
-                headers.finish(&payload, 1);
+                headers.finish(payload.len(), 1);
                 let reply = [headers.octets(), &payload].concat();
                 let (_, udp) = reply.split_at(headers.octets().len() - UDP_OCTETS);
                 prop_assert_eq!(u16::from_be_bytes([udp[2], udp[3]]), from.port());

@@ -16,12 +16,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use libc::{c_int, tpacket_req, tpacket2_hdr};
 
 use crate::batch::{Batch, Identification};
-use crate::frame::{Checksum, Datagram, Refusal};
+use crate::frame::{Checksum, Datagram, Refusal, VIRTIO_OCTETS};
 use crate::sys::{self, Mapping, set_int, set_option};
 use crate::udp::{Outgoing, SendReport, Sending, send_messages};
 
-/// Octets of `struct virtio_net_hdr`, which lies before the frame (`PACKET_VNET_HDR`).
-const VNET_OCTETS: usize = 10;
 /// Octets of a slot before the IP header: `tpacket2_hdr`, `sockaddr_ll`, the virtio header, and the Ethernet header, as
 /// `tpacket_rcv` in net/packet/af_packet.c lays them out; some to spare.
 const SLOT_OVERHEAD: usize = 96;
@@ -123,7 +121,7 @@ fn read_slot(slot: &[u8], status: u32) -> Option<Frame<'_>> {
     let length = u32_at(slot, std::mem::offset_of!(tpacket2_hdr, tp_len))? as usize;
     let kept = u32_at(slot, std::mem::offset_of!(tpacket2_hdr, tp_snaplen))? as usize;
     let start = usize::from(u16_at(slot, std::mem::offset_of!(tpacket2_hdr, tp_mac))?);
-    let vnet = slot.get(start.checked_sub(VNET_OCTETS)?..start)?;
+    let vnet = slot.get(start.checked_sub(VIRTIO_OCTETS)?..start)?;
     let checksum = if status & STATUS_CSUM_UNFINISHED != 0 {
         Checksum::Unfinished
     } else if status & STATUS_CSUM_VALID != 0 {
@@ -169,6 +167,8 @@ pub(crate) struct RingContext {
     pub(crate) listeners: Vec<SocketAddr>,
     /// Octets of the longest packet that every interface sends; 0 sends every answer by a socket.
     pub(crate) mtu: AtomicUsize,
+    /// The interface that the senders are bound to: the kernel need not be told for each answer. 0: none.
+    pub(crate) exit: AtomicU32,
 }
 
 /// The ring of one worker, and the packet socket that its answers leave by.
@@ -242,11 +242,17 @@ impl RingEngine {
     /// # Errors
     /// The packet socket is of no use any more.
     pub(crate) fn send(&mut self, batch: &mut Batch, report: &mut SendReport) -> io::Result<usize> {
-        let mtu = self.context.mtu.load(Ordering::Relaxed);
-        let (n_frames, n_by_socket, n_overlong) = batch.gather_frames(mtu, &mut self.numbers);
+        let RingContext { mtu, exit, .. } = &*self.context;
+        let (mtu, bound_to) = (mtu.load(Ordering::Relaxed), exit.load(Ordering::Acquire));
+        let (n_frames, n_by_socket, n_overlong) = batch.gather_frames(mtu, bound_to, &mut self.numbers);
         report.failed += n_overlong;
+        let failed_before = report.failed;
         let sender = self.sender.as_fd();
         Sending { socket: sender, waited: false, report }.send(0..n_frames, &mut Frames { sender, batch })?;
+        if report.failed > failed_before {
+            // The interface may be gone, and another one there by the same number.
+            exit.store(0, Ordering::Relaxed);
+        }
         Ok(n_by_socket)
     }
 
@@ -427,8 +433,8 @@ mod tests {
             self.write(8, &u32::try_from(kept).unwrap().to_ne_bytes());
             self.write(12, &u16::try_from(MAC_AT).unwrap().to_ne_bytes());
             self.write(ADDRESS_AT + 4, &7_i32.to_ne_bytes());
-            self.write(MAC_AT - VNET_OCTETS, &[0, if segment > 0 { 5 } else { 0 }, 0, 0]);
-            self.write(MAC_AT - VNET_OCTETS + 4, &segment.to_ne_bytes());
+            self.write(MAC_AT - VIRTIO_OCTETS, &[0, if segment > 0 { 5 } else { 0 }, 0, 0]);
+            self.write(MAC_AT - VIRTIO_OCTETS + 4, &segment.to_ne_bytes());
             self.write(MAC_AT, &frame[..kept]);
             self.write(0, &(status | STATUS_USER).to_ne_bytes());
             self.next = (self.next + 1) % self.n_slots;

@@ -1,15 +1,20 @@
 //! Batches of frames: queries copied out of a ring, answers that leave with their headers in front.
 
+use std::ptr;
+
 use libc::{iovec, mmsghdr, sockaddr_ll};
 
 use super::{Batch, Control, Peer, cmsghdr, set_control_length, socklen_of};
-use crate::frame::{Datagram, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ReplyHeaders};
+use crate::frame::{
+    Datagram, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MAX_HEADER_OCTETS, ReplyHeaders, VIRTIO_OCTETS,
+};
+
+/// Octets in front of an answer that its headers may take.
+pub(super) const MAX_OCTETS_IN_FRONT: usize = VIRTIO_OCTETS + MAX_HEADER_OCTETS;
 
 /// Where a query came from on the link, and the headers of its answer.
 #[derive(Clone, Copy)]
-#[repr(C)]
 pub(crate) struct Link {
-    /// invariant: first, and its octets are its first field, so that the link's address is theirs.
     headers: ReplyHeaders,
     /// The index of the socket that listens to the address asked.
     listener: usize,
@@ -111,11 +116,13 @@ impl Batch {
         set_control_length(&mut incoming.msg_hdr, n_control);
     }
 
-    /// Finishes the headers of the answers that fit into packets of `mtu` octets, and yields how many there are, how many
-    /// have to go by a socket, and how many were too long for their buffer.
+    /// Writes the headers of the answers that fit into packets of `mtu` octets in front of them, and yields how many there
+    /// are, how many have to go by a socket, and how many were too long for their buffer. `bound_to`: the interface that the
+    /// frames leave by unless they name another.
     pub(crate) fn gather_frames(
         &mut self,
         mtu: usize,
+        bound_to: u32,
         numbers: &mut Identification,
     ) -> (usize, usize, usize) {
         let (mut n_frames, mut n_by_socket) = (0, 0);
@@ -130,12 +137,23 @@ impl Batch {
                 n_by_socket += 1;
                 continue;
             }
-            link.headers.finish(self.answers.octets(i, n_octets), numbers.next());
-            let n_headers = link.headers.octets().len();
-            let segments = &mut self.frame_segments.as_mut_slice()[2 * n_frames..2 * n_frames + 2];
-            segments[0] = iovec { iov_base: self.links.address(i).cast(), iov_len: n_headers };
-            segments[1] = iovec { iov_base: self.answers.address(i).cast(), iov_len: n_octets };
-            self.outgoing_frames[n_frames].msg_hdr.msg_name = self.ways.address(i).cast();
+            link.headers.finish(n_octets, numbers.next());
+            let headers = link.headers.octets();
+            let n_in_front = VIRTIO_OCTETS + headers.len();
+            let (virtio, in_front) = self.answers.in_front_mut(i, n_in_front).split_at_mut(VIRTIO_OCTETS);
+            virtio.copy_from_slice(&link.headers.virtio());
+            in_front.copy_from_slice(headers);
+            self.frame_segments.as_mut_slice()[n_frames] = iovec {
+                iov_base: self.answers.address(i).wrapping_sub(n_in_front).cast(),
+                iov_len: n_in_front + n_octets,
+            };
+            let header = &mut self.outgoing_frames[n_frames].msg_hdr;
+            if self.ways.as_slice()[i].sll_ifindex.cast_unsigned() == bound_to {
+                (header.msg_name, header.msg_namelen) = (ptr::null_mut(), 0);
+            } else {
+                header.msg_name = self.ways.address(i).cast();
+                header.msg_namelen = socklen_of::<sockaddr_ll>();
+            }
             n_frames += 1;
         }
         (n_frames, n_by_socket, std::mem::take(&mut self.n_overlong))
