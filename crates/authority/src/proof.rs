@@ -102,8 +102,9 @@ impl<'z> Page<'z, '_, '_> {
             (Denial::Nsec3(chain), Source::Name(node)) => self.prove_type_missing(chain, denied, node),
             (Denial::Nsec3(chain), Source::Wildcard { wildcard, skip, .. }) => {
                 let proven = self.prove_closest_encloser(chain, denied, skip);
-                // A wildcard that only leads to delegations that opted out has no record; the span that it lies in
-                // stands in, as when it is denied.
+                // A wildcard that only leads to delegations that opted out has no record; the span that the wildcard of
+                // the proven encloser lies in stands in, as when it is denied. That is its own, unless its parent opted
+                // out too.
                 let matching = chain.matching(zone, &wildcard);
                 let covering = || proven.and_then(|encloser| chain.at_wildcard(zone, &encloser));
                 self.add_proof(matching.or_else(covering));

@@ -83,9 +83,9 @@ pub enum FanoutError {
     /// A group has 256 members at most.
     #[error("{0} workers are more than the {MAX_MEMBERS} that a packet fanout can have; set server.workers")]
     TooManyWorkers(usize),
-    /// `ENOMEM`, `ENOBUFS` or `EMFILE`: a limit on memory or descriptors.
+    /// `ENOMEM`, `ENOBUFS`, `EMFILE` or `ENFILE`: a limit on memory or descriptors.
     #[error(
-        "{call}: {source}; a ring takes 1 MiB of memory and a packet socket a descriptor, times workers: raise the limit \
+        "{call}: {source}; a ring takes 1 MiB of memory, 4 with the classic switch, and a packet socket a descriptor, times workers: raise the limit \
          (a container's memory, ulimit -n) or lower server.workers"
     )]
     Limit {
@@ -230,7 +230,7 @@ impl Fanout {
     fn bind_senders(&self) {
         let exit = &self.context.exit;
         if exit.swap(0, Ordering::Relaxed) != 0 {
-            // No answer is under way that relies on the old one.
+            // Workers that read the old one have sent by then. One that is stopped for longer sends a batch by the new one.
             std::thread::sleep(GRACE);
         }
         if let Some(&interface) = self.taken.interfaces.first()

@@ -51,7 +51,7 @@ impl Handoff {
     /// listened to.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`.
+    /// `EPERM` without `CAP_BPF`; `EINVAL` before Linux 5.5, which maps no tables into memory.
     pub(crate) fn load(taken: &Taken, ports: &[u16]) -> io::Result<Self> {
         let layout = Layout::with_room_for(taken);
         let table = Table::new(layout.n_words())?;
@@ -112,7 +112,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Twice what is there.
+    /// Twice what is there, [`LEAST_PLACES`] at least.
     fn with_room_for(taken: &Taken) -> Layout {
         let places = |n: usize| (2 * n).max(LEAST_PLACES);
         Layout {

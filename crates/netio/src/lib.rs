@@ -85,9 +85,9 @@
 //! A packet ring is a sibling of [`udp::UdpEngine`] with the same two verbs: *receive a batch*, *send a batch*; an XDP
 //! socket would be another. The index of [`batch::Batch::exchange`] counts queries, not messages of one system call; a
 //! query is copied from the ring's slot (under a hundred octets, and the slot is free at once, which rollover needs) with
-//! peer and local address in the form that the socket path uses; and answers lie in buffers of their own, which a
-//! packet socket sends as `[link, IP and UDP header][answer]`, two segments, without a copy. [`ingress::Ingress`]
-//! chooses between the engines of a worker.
+//! peer and local address in the form that the socket path uses; and answers lie in buffers with room in front, where their
+//! link, IP and UDP headers are written, so that a packet socket sends each in one piece. [`ingress::Ingress`] chooses
+//! between the engines of a worker.
 
 #![cfg(target_os = "linux")]
 

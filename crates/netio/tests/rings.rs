@@ -642,7 +642,10 @@ fn with_a_bridge_no_query_is_seen_twice() {
     ];
     network("br0", &ports);
     // A port forwards once the kernel has noticed that its link is there.
-    while !shown("-d link show dev server").contains("state forwarding") {}
+    let until = Instant::now() + PATIENCE;
+    while !shown("-d link show dev server").contains("state forwarding") {
+        assert!(Instant::now() < until, "the port does not forward");
+    }
     let wire = Wire::open("client");
     let mut server = Server::start(2, config(true));
     let taken = server.fanout.interfaces();

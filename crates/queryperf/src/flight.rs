@@ -11,7 +11,7 @@ use crate::queries::Queries;
 /// Ids that a message can have, and so the most queries on their way from one port or connection.
 pub(crate) const MAX_IDS: usize = 1 << 16;
 /// The most layers of a table: with a time-out of 5 s a thread goes on asking a dead server 200,000 queries a second, and the
-/// table takes 25 MB.
+/// table takes 16 MiB.
 pub(crate) const MAX_LAYERS: usize = 16;
 
 /// Octets of a question behind the last letter of its name: the root label, type and class.
@@ -67,6 +67,8 @@ pub(crate) struct Flight {
     /// The slot to try next: ids are used in turn, so that one is used again as late as can be.
     next: usize,
     n_waiting: usize,
+    /// Those of each port, as far as ports were used.
+    n_waiting_by_port: Vec<usize>,
 }
 
 impl Flight {
@@ -80,7 +82,7 @@ impl Flight {
         let n_ids = n_ids.clamp(1, MAX_IDS);
         let empty = Slot { sent_ns: 0, query: 0, port: 0, state: State::Free };
         let slots = vec![empty; n_ids * n_layers.clamp(1, MAX_LAYERS)].into_boxed_slice();
-        Flight { slots, n_ids, n_in_use: n_ids, next: 0, n_waiting: 0 }
+        Flight { slots, n_ids, n_in_use: n_ids, next: 0, n_waiting: 0, n_waiting_by_port: Vec::new() }
     }
 
     /// Queries that can be on their way at most.
@@ -95,9 +97,18 @@ impl Flight {
         self.n_waiting
     }
 
+    /// Whether every id of a port is on its way.
+    #[inline]
+    pub(crate) fn is_full(&self, port: u16) -> bool {
+        self.n_waiting_by_port.get(usize::from(port)).is_some_and(|n| *n >= self.n_ids)
+    }
+
     /// Takes a place for `query`, which goes out by `port`; `None` when no id is left for it.
     #[inline]
     pub(crate) fn begin(&mut self, query: u32, port: u16) -> Option<Place> {
+        if self.is_full(port) {
+            return None;
+        }
         loop {
             // Every slot in use is tried once.
             let n_tries = if self.n_waiting == self.n_in_use { 0 } else { self.n_in_use };
@@ -119,6 +130,9 @@ impl Flight {
     fn take(&mut self, slot: usize, query: u32, port: u16) -> Place {
         self.slots[slot] = Slot { sent_ns: u64::MAX, query, port, state: State::Waiting };
         self.n_waiting += 1;
+        let n_ports = self.n_waiting_by_port.len().max(usize::from(port) + 1);
+        self.n_waiting_by_port.resize(n_ports, 0);
+        self.n_waiting_by_port[usize::from(port)] += 1;
         // There are 2^20 slots at most, and 2^16 ids.
         let id = u16::try_from(slot % self.n_ids).unwrap_or(u16::MAX);
         Place { slot: u32::try_from(slot).unwrap_or(u32::MAX), id }
@@ -162,8 +176,10 @@ impl Flight {
     /// Takes back a place whose query was not sent after all.
     pub(crate) fn cancel(&mut self, place: Place) {
         let slot = &mut self.slots[place.slot as usize];
-        self.n_waiting -= usize::from(slot.state == State::Waiting);
-        slot.state = State::Free;
+        let (was, port) = (std::mem::replace(&mut slot.state, State::Free), slot.port);
+        if was == State::Waiting {
+            self.no_longer_waits(port);
+        }
     }
 
     /// Judges a message that came in by `port`, and takes its query off the waiting ones when it is the answer.
@@ -185,12 +201,19 @@ impl Flight {
         }
         match std::mem::replace(&mut slot.state, State::Answered) {
             State::Waiting => {
-                self.n_waiting -= 1;
-                Verdict::Answered { rcode, truncated: flags.0 & Flags::TC != 0, sent_ns: slot.sent_ns }
+                let sent_ns = slot.sent_ns;
+                self.no_longer_waits(port);
+                Verdict::Answered { rcode, truncated: flags.0 & Flags::TC != 0, sent_ns }
             }
             State::Expired => Verdict::Late,
             State::Answered | State::Free => Verdict::Doubled,
         }
+    }
+
+    #[inline]
+    fn no_longer_waits(&mut self, port: u16) {
+        self.n_waiting -= 1;
+        self.n_waiting_by_port[usize::from(port)] -= 1;
     }
 
     /// Gives up on queries that were sent before `limit_ns` and yields how many there were.
@@ -211,6 +234,7 @@ impl Flight {
         for slot in &mut self.slots[..self.n_in_use] {
             if slot.state == State::Waiting && on(slot) {
                 slot.state = State::Expired;
+                self.n_waiting_by_port[usize::from(slot.port)] -= 1;
                 n_lost += 1;
             }
         }
@@ -264,6 +288,18 @@ mod tests {
 
     fn answered(sent_ns: u64) -> Verdict {
         Verdict::Answered { rcode: Rcode::NXDOMAIN, truncated: false, sent_ns }
+    }
+
+    #[test]
+    fn a_port_whose_ids_all_wait_is_full_and_keeps_no_other_port_from_asking() {
+        let mut flight = Flight::layered(4, 2);
+        let places: Vec<_> = (0..4).map(|_| flight.begin(0, 0).unwrap()).collect();
+        assert!(flight.is_full(0) && flight.begin(0, 0).is_none());
+        assert!(!flight.is_full(1) && flight.begin(0, 1).is_some());
+        flight.cancel(places[2]);
+        assert!(flight.begin(0, 0).is_some() && flight.is_full(0));
+        assert_eq!(flight.abandon(), 5);
+        assert!(!flight.is_full(0));
     }
 
     #[test]

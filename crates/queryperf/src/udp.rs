@@ -120,17 +120,20 @@ impl Lane {
 
     /// Sends `n` queries, some in a row from each port, and yields how many the kernel took.
     fn send(&mut self, n: usize) -> anyhow::Result<usize> {
-        let mut n_sent = 0;
+        let (mut n_sent, mut n_full_ports) = (0, 0);
         let mut before_ns = if n > 0 { clock::now_ns() } else { 0 };
         while n_sent < n {
             let run = (n - n_sent).min(self.left_in_row);
             let n_taken = self.send_run(run, &mut before_ns)?;
             n_sent += n_taken;
-            if n_taken < run {
+            // A port without ids leaves its turn to the next; when all are so, or the kernel takes no more, that is all.
+            let is_full = n_taken < run && self.flight.is_full(u16::try_from(self.port).unwrap_or(u16::MAX));
+            n_full_ports = if is_full { n_full_ports + 1 } else { 0 };
+            if n_taken < run && (!is_full || n_full_ports >= self.sockets.len()) {
                 break;
             }
-            self.left_in_row -= run;
-            if self.left_in_row == 0 {
+            self.left_in_row -= n_taken;
+            if self.left_in_row == 0 || is_full {
                 self.left_in_row = self.share.load.in_a_row;
                 self.port = if self.port + 1 == self.sockets.len() { 0 } else { self.port + 1 };
             }

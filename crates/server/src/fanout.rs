@@ -215,9 +215,9 @@ fn would_have(config: &Config) -> Result<(), FanoutError> {
     let (ingress, addresses) = (&config.ingress, listen::addresses(config));
     let n_workers = config.server.workers.map_or_else(weir_netio::affinity::default_workers, usize::from);
     // Who listens to loopback alone knows that no frame comes from a link; one worker has no other to roll over to.
-    let wants_none = ingress.interfaces.is_empty()
-        && ingress.mode == IngressMode::Auto
-        && (n_workers < 2 || addresses.iter().all(|address| address.ip().is_loopback()));
+    let on_loopback_alone =
+        || ingress.interfaces.is_empty() && addresses.iter().all(|address| address.ip().is_loopback());
+    let wants_none = ingress.mode == IngressMode::Auto && (n_workers < 2 || on_loopback_alone());
     if wants_none { Ok(()) } else { weir_netio::fanout::probe_for(&addresses, &ingress.interfaces) }
 }
 
@@ -312,7 +312,7 @@ impl Watch {
     }
 
     fn switch(&self) -> &'static str {
-        if self.fanout.is_exact() { "exact" } else { "classic (no CAP_BPF)" }
+        if self.fanout.is_exact() { "exact" } else { "classic (no CAP_BPF, or a kernel before 5.5)" }
     }
 
     fn run(mut self, stop: &crate::worker::Stop) {

@@ -40,6 +40,9 @@ const FILES_BESIDE_CONNECTIONS: u64 = 256;
 const LEAST_FILES: u64 = 64;
 /// Fewer TCP connections than this are worth a warning: a few clients that are slow take them all.
 const FEW_CONNECTIONS: u64 = 100;
+/// No file left for the system, and for the process: std has no kinds of error for them.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 /// How the limit on open files is raised.
 const ALLOW_MORE_FILES: &str = "(`ulimit -n`, LimitNOFILE= of the unit, `--ulimit nofile=` of the container)";
 /// Most TCP connections when nobody says: at some 10 KiB of kernel and server memory each about 200 MB.
@@ -542,10 +545,9 @@ fn start_worker(worker: Worker, failed: mpsc::UnboundedSender<String>) -> Result
         .name(format!("weir-udp-{number}"))
         .spawn(move || {
             if let Err(error) = worker.run() {
-                // EMFILE and ENFILE, of which std makes no kind of its own.
                 let help = match error.raw_os_error() {
-                    Some(23 | 24) => {
-                        format!("allow more files {ALLOW_MORE_FILES}, or start fewer with --workers")
+                    Some(ENFILE | EMFILE) => {
+                        format!("allow more files {ALLOW_MORE_FILES}, or start fewer workers (--workers)")
                     }
                     _ => "start weir anew".to_owned(),
                 };

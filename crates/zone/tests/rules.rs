@@ -139,8 +139,13 @@ fn a_zone_that_was_signed_whole_has_nothing_against_it() {
 /// A zone with the four NSEC3 records that it needs, in the order of their hashes: those of example, sub.ent.example,
 /// ns.example and ent.example.
 fn with_nsec3(records: [(&str, &str, &str); 4], flags: u8) -> Vec<String> {
-    let mut text = String::from(
-        "$TTL 300\n@ SOA ns m 1 2 3 4 300\n@ NS ns\n@ NSEC3PARAM 1 0 0 -\nns A 192.0.2.1\nsub.ent NS ns\n",
+    with_nsec3_and(records, flags, "")
+}
+
+/// The same with further lines.
+fn with_nsec3_and(records: [(&str, &str, &str); 4], flags: u8, more: &str) -> Vec<String> {
+    let mut text = format!(
+        "$TTL 300\n@ SOA ns m 1 2 3 4 300\n@ NS ns\n@ NSEC3PARAM 1 0 0 -\nns A 192.0.2.1\nsub.ent NS ns\n{more}",
     );
     for (owner, next, types) in records.iter().filter(|(owner, ..)| !owner.is_empty()) {
         text += &format!("{owner} NSEC3 1 {flags} 0 - {next} {types}\n");
@@ -172,6 +177,13 @@ fn a_chain_of_nsec3_records_names_all_that_it_must_and_their_types() {
         let n_expected = usize::from(!expected.is_empty());
         let is_right = found.iter().all(|finding| expected.iter().all(|part| finding.contains(part)));
         assert!(found.len() == n_expected && is_right, "{expected:?}: {found:?}");
+    }
+    // An empty non-terminal opts out with what lies below it, all of it.
+    let opted_out = [(APEX, NS, apex.2), left_out, (NS, APEX, "A"), left_out];
+    let found = with_nsec3_and(opted_out, 1, "cut.deep NS ns\nhost.deep A 192.0.2.2\n");
+    assert_eq!(found.len(), 2, "{found:?}");
+    for name in [" deep.example. NSEC3", "host.deep.example. NSEC3"] {
+        assert!(found.iter().any(|finding| finding.contains(name)), "{name}: {found:?}");
     }
 }
 

@@ -189,12 +189,21 @@ impl ListenAddress {
                 let plain = SocketAddr::new(v6.ip().to_canonical(), v6.port());
                 Err(format!("`{address}` is an IPv4 address in the form of IPv6; write {plain}"))
             }
-            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
-                Err(format!("`{address}` is {LINK_LOCAL}"))
-            }
-            _ if is_of_many(address.ip()) => Err(of_many(&address)),
-            _ => Ok(ListenAddress(address)),
+            _ => one_of_this_host(address).map(ListenAddress),
         }
+    }
+}
+
+/// Refuses addresses that no host has for itself, or that may be any link's.
+fn one_of_this_host(address: SocketAddr) -> Result<SocketAddr, String> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+            Err(format!("`{address}` is {LINK_LOCAL}"))
+        }
+        _ if is_of_many(address.ip()) => Err(format!(
+            "`{address}` is the address of a group; write one of this host's, or 0.0.0.0 or [::] for all"
+        )),
+        _ => Ok(address),
     }
 }
 
@@ -210,10 +219,6 @@ const LINK_LOCAL: &str = "an address of a link: write its interface's number beh
 /// Whether an address is that of a group: a socket can be bound to it, and no answer can come from it.
 fn is_of_many(ip: IpAddr) -> bool {
     ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
-}
-
-fn of_many(address: &SocketAddr) -> String {
-    format!("`{address}` is the address of a group; write one of this host's, or 0.0.0.0 or [::] for all")
 }
 
 impl FromStr for ListenAddress {
@@ -255,8 +260,7 @@ impl FromStr for MetricsAddress {
             return Ok(MetricsAddress(None));
         }
         match text.trim().parse::<SocketAddr>() {
-            Ok(address) if is_of_many(address.ip()) => Err(of_many(&address)),
-            Ok(address) => Ok(MetricsAddress(Some(address))),
+            Ok(address) => Ok(MetricsAddress(Some(one_of_this_host(address)?))),
             Err(_) => {
                 Err(format!("`{text}` is not an address with a port; write it like 127.0.0.1:9153, or `off`"))
             }
@@ -414,7 +418,9 @@ mod tests {
         ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
-        assert!("224.0.0.1:9153".parse::<MetricsAddress>().is_err());
+        for wrong in ["224.0.0.1:9153", "[fe80::1]:9153"] {
+            assert!(wrong.parse::<MetricsAddress>().is_err(), "{wrong}");
+        }
         assert_eq!(address("[fe80::1%2]:5300").as_deref(), Ok("[fe80::1%2]:5300"));
         for wrong in ["[fe80::1]:53", "fe80::1", "fe80::1%eth0", "[fe80::1%eth0]:53"] {
             assert!(address(wrong).is_err_and(|error| error.contains("its interface's number")), "{wrong}");

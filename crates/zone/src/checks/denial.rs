@@ -130,10 +130,10 @@ fn nsec3_chain(chain: &Nsec3Chain, report: &mut Report<'_>) {
     }
     for node in zone.nodes().filter(|node| !is_occluded(node) && node.rrset(Rtype::NSEC3).is_none()) {
         match chain.matching(zone, &node) {
-            Some(nsec3) if !types_of(nsec3).is_none_or(|bitmap| has_types(node, bitmap, false)) => {
+            Some(nsec3) if types_of(nsec3).is_some_and(|bitmap| !has_types(node, bitmap, false)) => {
                 report.push(Rule::NsecChain, node, Rtype::NSEC3, "its types are others");
             }
-            None if !opts_out || owns_signed_data(node) => {
+            None if !opts_out || must_have_nsec3(zone, node) => {
                 report.push(Rule::NsecChain, node, Rtype::NSEC3, "it has none");
             }
             _ => {}
@@ -151,8 +151,20 @@ fn types_of(nsec3: Node<'_>) -> Option<&[u8]> {
 
 /// Whether a name has to have an NSEC3 record also where others opt out (RFC 5155 section 7.1): those may that are
 /// delegations without DS records, and empty non-terminals that only lead to such.
-fn owns_signed_data(node: Node<'_>) -> bool {
-    if node.is_delegation() { node.rrset(Rtype::DS).is_some() } else { !node.is_empty_non_terminal() }
+fn must_have_nsec3(zone: &Zone, node: Node<'_>) -> bool {
+    let owns_signed_data = |node: Node<'_>| match node.is_delegation() {
+        true => node.rrset(Rtype::DS).is_some(),
+        false => !node.is_empty_non_terminal(),
+    };
+    if !node.is_empty_non_terminal() {
+        return owns_signed_data(node);
+    }
+    // What lies below a name follows it in canonical order.
+    let owner = node.owner(zone);
+    (node.rank() + 1..)
+        .map_while(|rank| zone.node_by_rank(rank))
+        .take_while(|below| below.owner(zone).folded().is_at_or_below(owner.folded()))
+        .any(|below| !is_occluded(&below) && owns_signed_data(below))
 }
 
 /// RFC 9077 section 3: proofs live no longer than the lesser of the SOA record's TTL and MINIMUM.
