@@ -68,9 +68,15 @@ impl Load<'_> {
             Transport::TcpConn => ("tcp", "64", "64"),
         };
         command.args(["-m", mode, "-c", clients]);
-        if self.case.transport == Transport::Udp1000 {
+        match self.case.transport {
+            Transport::Udp64 => {
+                command.args(["--in-a-row", "16"]);
+            }
             // Many clients: no bursts from one port.
-            command.args(["--in-a-row", "1"]);
+            Transport::Udp1000 => {
+                command.args(["--in-a-row", "1"]);
+            }
+            Transport::Tcp | Transport::TcpConn => {}
         }
         match self.rate {
             Some(rate) => command.args(["-Q", &format!("{rate:.0}")]),

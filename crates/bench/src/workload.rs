@@ -209,7 +209,9 @@ impl Transport {
     /// One line for the reader of a table.
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Transport::Udp64 => "UDP from 64 ports, 2,048 queries on their way, up to 8 in a row from a port",
+            Transport::Udp64 => {
+                "UDP from 64 ports, 2,048 queries on their way, up to 16 in a row from a port"
+            }
             Transport::Udp1000 => "UDP from 1,000 ports in turn, 2,000 queries on their way",
             Transport::Tcp => "TCP, 100 connections, 1,000 queries on their way",
             Transport::TcpConn => "TCP, a connection a query, 64 at a time from 16 addresses",

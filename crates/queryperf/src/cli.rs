@@ -108,7 +108,7 @@ pub(crate) struct Cli {
     pub(crate) burst: u16,
 
     /// Queries in a row from one UDP port before it is the next one's turn
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) in_a_row: u16,
 
     /// Close a TCP connection after so many queries; 0 keeps it
