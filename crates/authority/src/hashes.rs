@@ -92,22 +92,21 @@ mod tests {
     #[test]
     fn a_hash_is_that_of_its_name_and_chain_whatever_was_made_before() {
         let zones = ["0 -", "3 -", "0 aabb"].map(zone);
-        let mut name = QueryName::new(SEED);
-        let mut fill = |text: &str| {
+        let named = |text: &str| {
+            let mut name = QueryName::new(SEED);
             name.set(FoldedBuf::from_text(text).unwrap().folded().name(), SEED);
-            (name.folded().to_buf(), name.suffix_hash(0))
+            name
         };
         for made_for in zones.iter().map(chain) {
             let mut hashes = Hashes::with_capacity(3);
             for text in ["a.zone", "b.zone", "c.zone", "d.zone", "e.zone", "f.zone"] {
-                let mut name = QueryName::new(SEED);
-                name.set(FoldedBuf::from_text(text).unwrap().folded().name(), SEED);
-                let _ = hashes.make(&name, made_for);
+                let _ = hashes.make(&named(text), made_for);
             }
             for text in ["b.zone", "other.zone", "a.zone", "c.zone", "f.zone"] {
-                let (name, key) = fill(text);
+                let name = named(text);
+                let (folded, key) = (name.folded(), name.suffix_hash(0));
                 for chain in zones.iter().map(chain) {
-                    assert_eq!(hashes.of(name.folded(), key, chain), chain.hash(name.folded()), "{text}");
+                    assert_eq!(hashes.of(folded, key, chain), chain.hash(folded), "{text}");
                 }
             }
         }

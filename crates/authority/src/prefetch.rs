@@ -70,10 +70,11 @@ impl<'z, 'q> Need<'z, 'q> {
     }
 
     /// The chain that will have to prove that the name does not exist right below one that does.
-    fn chain_to_deny(&self) -> Option<&'z Nsec3Chain> {
+    fn chain_to_deny(&self) -> Option<(&'z Zone, &'z Nsec3Chain)> {
         let [name, parent] = self.positions;
-        match self.zone?.denial() {
-            Denial::Nsec3(chain) if self.dnssec_ok && name == 0 && parent != 0 => Some(chain),
+        let zone = self.zone?;
+        match zone.denial() {
+            Denial::Nsec3(chain) if self.dnssec_ok && name == 0 && parent != 0 => Some((zone, chain)),
             _ => None,
         }
     }
@@ -134,11 +135,11 @@ fn load_nodes<'z>(needs: &mut [Need<'z, '_>], zones: &'z ZoneSet) {
 fn load_proofs(needs: &[Need<'_, '_>], scratch: &mut Scratch) {
     let mut denied = [None; N_TOGETHER];
     let mut n_denied = 0;
-    for (need, chain) in needs.iter().filter_map(|need| Some((need, need.chain_to_deny()?))) {
+    for (need, (zone, chain)) in needs.iter().filter_map(|need| Some((need, need.chain_to_deny()?))) {
         if let (Ok(_), Some(space)) = (scratch.name.fill(need.asked, scratch.seed), denied.get_mut(n_denied))
         {
             let hash = scratch.memory.hashes.make(&scratch.name, chain);
-            *space = Some(Denied { zone: need.zone, chain, hash, place: chain.start_of_search(&hash) });
+            *space = Some(Denied { zone, chain, hash, place: chain.start_of_search(&hash) });
             n_denied += 1;
         }
     }
@@ -151,7 +152,7 @@ fn load_proofs(needs: &[Need<'_, '_>], scratch: &mut Scratch) {
         *place = chain.position_covering(hash);
     }
     for Denied { zone, place, .. } in denied.iter().flatten() {
-        seen ^= zone.map_or(0, |zone| zone.touch(*place, SIGNED_NODE_LEN));
+        seen ^= zone.touch(*place, SIGNED_NODE_LEN);
     }
     black_box(seen);
 }
@@ -159,7 +160,7 @@ fn load_proofs(needs: &[Need<'_, '_>], scratch: &mut Scratch) {
 /// A name that will be denied.
 #[derive(Clone, Copy)]
 struct Denied<'z> {
-    zone: Option<&'z Zone>,
+    zone: &'z Zone,
     chain: &'z Nsec3Chain,
     hash: Nsec3Hash,
     /// The number of an entry of the chain, then the position of a node.

@@ -85,8 +85,8 @@ pub enum FanoutError {
     TooManyWorkers(usize),
     /// `ENOMEM`, `ENOBUFS`, `EMFILE` or `ENFILE`: a limit on memory or descriptors.
     #[error(
-        "{call}: {source}; a ring takes 1 MiB of memory, 4 with the classic switch, and a packet socket a descriptor, times workers: raise the limit \
-         (a container's memory, ulimit -n) or lower server.workers"
+        "{call}: {source}; a ring takes 1 MiB of memory, 4 with the classic switch, and a packet socket a descriptor, \
+         times workers: raise the limit (a container's memory, ulimit -n) or lower server.workers"
     )]
     Limit {
         /// The system call or option.

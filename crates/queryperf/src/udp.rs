@@ -118,6 +118,11 @@ impl Lane {
         self.window().saturating_sub(self.flight.n_waiting())
     }
 
+    /// The port whose turn it is, as its queries are noted.
+    fn port_number(&self) -> u16 {
+        u16::try_from(self.port).unwrap_or(u16::MAX)
+    }
+
     /// Sends `n` queries, some in a row from each port, and yields how many the kernel took.
     fn send(&mut self, n: usize) -> anyhow::Result<usize> {
         let (mut n_sent, mut n_full_ports) = (0, 0);
@@ -127,7 +132,7 @@ impl Lane {
             let n_taken = self.send_run(run, &mut before_ns)?;
             n_sent += n_taken;
             // A port without ids leaves its turn to the next; when all are so, or the kernel takes no more, that is all.
-            let is_full = n_taken < run && self.flight.is_full(u16::try_from(self.port).unwrap_or(u16::MAX));
+            let is_full = n_taken < run && self.flight.is_full(self.port_number());
             n_full_ports = if is_full { n_full_ports + 1 } else { 0 };
             if n_taken < run && (!is_full || n_full_ports >= self.sockets.len()) {
                 break;
@@ -145,7 +150,7 @@ impl Lane {
     /// Sends `n` queries, at most [`BATCH`], from one port. `before_ns` is the time now, and after it the time then.
     fn send_run(&mut self, n: usize, before_ns: &mut u64) -> anyhow::Result<usize> {
         self.outbox.clear();
-        let port = u16::try_from(self.port).unwrap_or(u16::MAX);
+        let port = self.port_number();
         for kept in &mut self.places[..n] {
             let query = self.share.supply.take();
             let Some(place) = self.flight.begin(query, port) else {

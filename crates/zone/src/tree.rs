@@ -264,8 +264,8 @@ impl Zone {
         self.index.find(hash, |_| true).unwrap_or(0)
     }
 
-    /// Loads `n_octets` (at least one) of the arena from the node at a position on: its head and, where these are enough, its RRsets.
-    /// Yields nothing of use.
+    /// Loads `n_octets` (at least one) of the arena from the node at a position on: its head and, where these are enough,
+    /// its RRsets. Yields nothing of use.
     #[inline]
     pub fn touch(&self, position: u32, n_octets: usize) -> u8 {
         let at = position_in_arena(position);

@@ -156,15 +156,12 @@ fn must_have_nsec3(zone: &Zone, node: Node<'_>) -> bool {
         true => node.rrset(Rtype::DS).is_some(),
         false => !node.is_empty_non_terminal(),
     };
-    if !node.is_empty_non_terminal() {
-        return owns_signed_data(node);
-    }
-    // What lies below a name follows it in canonical order.
+    // What lies below a name follows it in canonical order; below a delegation all is occluded.
     let owner = node.owner(zone);
-    (node.rank() + 1..)
+    (node.rank()..)
         .map_while(|rank| zone.node_by_rank(rank))
-        .take_while(|below| below.owner(zone).folded().is_at_or_below(owner.folded()))
-        .any(|below| !is_occluded(&below) && owns_signed_data(below))
+        .take_while(|there| there.owner(zone).folded().is_at_or_below(owner.folded()))
+        .any(|there| !is_occluded(&there) && owns_signed_data(there))
 }
 
 /// RFC 9077 section 3: proofs live no longer than the lesser of the SOA record's TTL and MINIMUM.
