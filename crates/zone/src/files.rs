@@ -182,23 +182,27 @@ fn is_same_file(left: &Path, right: &Path) -> bool {
     }
 }
 
-/// Opens a regular file, or says why it cannot be read; yields what the open file says of itself as well.
+/// Opens a regular file; yields what the open file says of itself as well.
 ///
 /// A folder, a pipe or a device is refused before it is opened: opening a pipe would wait for its writer.
-pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), String> {
-    let said = |error: io::Error| error.to_string();
-    let refused = |metadata: &Metadata| match metadata {
-        metadata if metadata.is_file() => None,
-        metadata if metadata.is_dir() => Some("this is a folder, not a file".to_owned()),
-        _ => Some("this is a pipe, socket or device, not a file".to_owned()),
-    };
-    if let Some(why) = refused(&path.metadata().map_err(said)?) {
-        return Err(why);
-    }
-    let file = open_without_waiting(path).map_err(said)?;
-    let metadata = file.metadata().map_err(said)?;
+///
+/// # Errors
+/// What the system says, or which of those it is (`InvalidInput`).
+pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    refuse_irregular(&path.metadata()?)?;
+    let file = open_without_waiting(path)?;
+    let metadata = file.metadata()?;
     // What was a file may have become something else before it was opened.
-    refused(&metadata).map_or(Ok((file, metadata)), Err)
+    refuse_irregular(&metadata)?;
+    Ok((file, metadata))
+}
+
+fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let kind = if metadata.is_dir() { "folder" } else { "pipe, socket or device" };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("this is a {kind}, not a file")))
 }
 
 /// Has a pipe opened without its writer (asm-generic/fcntl.h); for a regular file it means nothing.
@@ -229,7 +233,7 @@ mod tests {
         let pipe = folder.path().join("a.zone");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(!open_without_waiting(&pipe).unwrap().metadata().unwrap().is_file());
-        assert!(open_regular(&pipe).unwrap_err().contains("pipe"));
+        assert!(open_regular(&pipe).unwrap_err().to_string().contains("pipe"));
     }
 
     fn listed(found: &FoundZones, below: &Path) -> Vec<String> {
@@ -313,7 +317,7 @@ mod tests {
     #[test]
     fn folders_and_devices_are_not_opened() {
         let folder = folder_with(&["x.zone/a"]);
-        assert!(open_regular(&folder.path().join("x.zone")).unwrap_err().contains("folder"));
-        assert!(open_regular(Path::new("/dev/zero")).unwrap_err().contains("device"));
+        assert!(open_regular(&folder.path().join("x.zone")).unwrap_err().to_string().contains("folder"));
+        assert!(open_regular(Path::new("/dev/zero")).unwrap_err().to_string().contains("device"));
     }
 }

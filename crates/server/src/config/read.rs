@@ -4,7 +4,6 @@
 //! what is left is read again, until it reads.
 
 use std::fmt;
-use std::fs::Metadata;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use weir_zone::files::open_without_waiting;
+use weir_zone::files::open_regular;
 
 use super::{Config, Octets};
 
@@ -61,23 +60,12 @@ pub(super) fn read_again(path: &Path, running: Option<&Config>) -> Result<Config
 /// The text of the regular file at `path`, which has at most `max_octets`: a pipe would be waited for, and a device
 /// may have no end.
 pub(super) fn read_text(path: &Path, max_octets: u64) -> io::Result<String> {
-    let refuse = |why: String| Err::<(), _>(io::Error::new(io::ErrorKind::InvalidInput, why));
-    // Looked at before it is opened: opening a pipe would wait as well.
-    let is_file = |metadata: &Metadata| match metadata.is_file() {
-        true => Ok(()),
-        false => {
-            let kind = if metadata.is_dir() { "folder" } else { "pipe, socket or device" };
-            refuse(format!("this is a {kind}, not a file"))
-        }
-    };
-    is_file(&std::fs::metadata(path)?)?;
-    let file = open_without_waiting(path)?;
-    // It may have become something else before it was opened.
-    is_file(&file.metadata()?)?;
+    let (file, _) = open_regular(path)?;
     let mut text = String::new();
     file.take(max_octets + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_octets {
-        refuse(format!("it has more than {}, which no such file has", Octets(max_octets)))?;
+        let why = format!("it has more than {}, which no such file has", Octets(max_octets));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok(text)
 }

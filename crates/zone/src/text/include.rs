@@ -20,7 +20,7 @@ impl Reader<'_> {
     /// Reads the zone's own file.
     pub(super) fn path(&mut self, path: &Path) {
         match open_regular(path) {
-            Err(message) => self.findings.push(Diagnostic::of_file(path, "file", message)),
+            Err(error) => self.findings.push(Diagnostic::of_file(path, "file", error.to_string())),
             Ok((file, metadata)) => {
                 self.open_files.push((path.to_owned(), id_of(&metadata)));
                 self.file(path, &file, metadata);
@@ -80,8 +80,8 @@ impl Reader<'_> {
         }
         let (file, metadata) = match open_regular(&path) {
             Ok(opened) => opened,
-            Err(message) => {
-                return self.error(at, "include", format!("cannot include {}: {message}", path.display()));
+            Err(error) => {
+                return self.error(at, "include", format!("cannot include {}: {error}", path.display()));
             }
         };
         let id = id_of(&metadata);
